@@ -49,6 +49,10 @@ pub(crate) fn slots_at_least(values: &[i32; BLOCK_SLOTS], least: i32) -> u64 {
     if let Some(v4) = pulp::x86::V4::try_new() {
         return wide_at_least(v4, values, least);
     }
+    #[cfg(target_arch = "x86_64")]
+    if let Some(v3) = pulp::x86::V3::try_new() {
+        return avx2_at_least(v3, values, least);
+    }
     pulp::Arch::new().dispatch(
         #[inline(always)]
         || at_least(values, least),
@@ -71,6 +75,29 @@ fn wide_at_least(v4: pulp::x86::V4, values: &[i32; BLOCK_SLOTS], least: i32) -> 
                 mask |= u64::from(chunk_mask) << (number * 16);
             }
             mask
+        },
+    )
+}
+
+/// As [`at_least`], with AVX2.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn avx2_at_least(v3: pulp::x86::V3, values: &[i32; BLOCK_SLOTS], least: i32) -> u64 {
+    v3.vectorize(
+        #[inline(always)]
+        || {
+            let least = v3.avx._mm256_set1_epi32(least);
+            let (chunks, _) = values.as_chunks::<8>();
+            let mut less = 0;
+            for (number, values) in chunks.iter().enumerate() {
+                // AVX2 has no comparison for "at least".
+                let is_less = v3.avx2._mm256_cmpgt_epi32(least, pulp::cast(*values));
+                let bits = v3
+                    .avx
+                    ._mm256_movemask_ps(v3.avx._mm256_castsi256_ps(is_less));
+                less |= u64::from(bits.unsigned_abs()) << (number * 8);
+            }
+            !less
         },
     )
 }
@@ -205,6 +232,10 @@ mod tests {
             assert_eq!(block.slots_with_room(4), mask);
             assert_eq!(block.slots_with_room(3), u64::MAX);
             assert_eq!(at_least(&block.headroom, 4), mask);
+            #[cfg(target_arch = "x86_64")]
+            if let Some(v3) = pulp::x86::V3::try_new() {
+                assert_eq!(avx2_at_least(v3, &block.headroom, 4), mask);
+            }
             block.present = 0xff;
             assert_eq!(block.slots_with_room(4), mask & 0xff);
             for bit in 0..64 {

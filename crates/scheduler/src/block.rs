@@ -6,7 +6,7 @@
 
 use pulp::Arch;
 #[cfg(target_arch = "x86_64")]
-use pulp::x86::V4;
+use pulp::x86::{V3, V4};
 
 /// The number of hosts in a block: the bits of one mask word.
 pub(crate) const BLOCK_HOSTS: usize = 64;
@@ -58,6 +58,10 @@ pub(crate) fn masked_range(values: &[f64; BLOCK_HOSTS], mask: u64) -> (f64, f64)
     if let Some(v4) = V4::try_new() {
         return avx512::masked_range(v4, values, mask);
     }
+    #[cfg(target_arch = "x86_64")]
+    if let Some(v3) = V3::try_new() {
+        return avx2::masked_range(v3, values, mask);
+    }
     Arch::new().dispatch(
         #[inline(always)]
         || portable_masked_range(values, mask),
@@ -91,6 +95,10 @@ pub(crate) fn masked_max(values: &[f64; BLOCK_HOSTS], mask: u64) -> f64 {
     #[cfg(target_arch = "x86_64")]
     if let Some(v4) = V4::try_new() {
         return avx512::masked_max(v4, values, mask);
+    }
+    #[cfg(target_arch = "x86_64")]
+    if let Some(v3) = V3::try_new() {
+        return avx2::masked_max(v3, values, mask);
     }
     Arch::new().dispatch(
         #[inline(always)]
@@ -168,8 +176,118 @@ mod avx512 {
     }
 }
 
+/// The AVX2 versions. The compiler makes only a few vector instructions of the loops above, and it depends on the
+/// profile which.
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use std::arch::x86_64::{_CMP_GE_OQ, _CMP_LE_OQ};
+
+    use pulp::x86::V3;
+
+    use super::{BLOCK_HOSTS, LANES, larger, penalties, smaller};
+
+    /// Values are added to several results in turn, so that an instruction does not wait for the one before it.
+    const RESULTS: usize = 4;
+
+    pub(super) fn masked_range(v3: V3, values: &[f64; BLOCK_HOSTS], mask: u64) -> (f64, f64) {
+        v3.vectorize(
+            #[inline(always)]
+            || {
+                let f = v3.avx;
+                let mut minima = [f._mm256_set1_pd(f64::INFINITY); RESULTS];
+                let mut maxima = [f._mm256_set1_pd(f64::NEG_INFINITY); RESULTS];
+                let (chunks, _) = values.as_chunks::<LANES>();
+                for (chunk, values) in chunks.iter().enumerate() {
+                    let result = chunk % RESULTS;
+                    let values = pulp::cast(*values);
+                    let penalties = pulp::cast(*penalties(mask, chunk));
+                    let raised = f._mm256_sub_pd(values, penalties);
+                    let lowered = f._mm256_add_pd(values, penalties);
+                    minima[result] = f._mm256_min_pd(minima[result], raised);
+                    maxima[result] = f._mm256_max_pd(maxima[result], lowered);
+                }
+                let (mut minimum, mut maximum) = (f64::INFINITY, f64::NEG_INFINITY);
+                for (minima, maxima) in minima.into_iter().zip(maxima) {
+                    let minima: [f64; LANES] = pulp::cast(minima);
+                    let maxima: [f64; LANES] = pulp::cast(maxima);
+                    for lane in 0..LANES {
+                        minimum = smaller(minimum, minima[lane]);
+                        maximum = larger(maximum, maxima[lane]);
+                    }
+                }
+                (minimum, maximum)
+            },
+        )
+    }
+
+    pub(super) fn masked_max(v3: V3, values: &[f64; BLOCK_HOSTS], mask: u64) -> f64 {
+        v3.vectorize(
+            #[inline(always)]
+            || {
+                let f = v3.avx;
+                let mut maxima = [f._mm256_set1_pd(f64::NEG_INFINITY); RESULTS];
+                let (chunks, _) = values.as_chunks::<LANES>();
+                for (chunk, values) in chunks.iter().enumerate() {
+                    let penalties = pulp::cast(*penalties(mask, chunk));
+                    let lowered = f._mm256_add_pd(pulp::cast(*values), penalties);
+                    let result = &mut maxima[chunk % RESULTS];
+                    *result = f._mm256_max_pd(*result, lowered);
+                }
+                let mut maximum = f64::NEG_INFINITY;
+                for maxima in maxima {
+                    let maxima: [f64; LANES] = pulp::cast(maxima);
+                    for lane_maximum in maxima {
+                        maximum = larger(maximum, lane_maximum);
+                    }
+                }
+                maximum
+            },
+        )
+    }
+
+    pub(super) fn at_least(v3: V3, values: &[f64; BLOCK_HOSTS], minimum: f64) -> u64 {
+        v3.vectorize(
+            #[inline(always)]
+            || {
+                let f = v3.avx;
+                let minimum = f._mm256_set1_pd(minimum);
+                let (chunks, _) = values.as_chunks::<LANES>();
+                let mut mask = 0;
+                for (chunk, values) in chunks.iter().enumerate() {
+                    let found = f._mm256_cmp_pd::<_CMP_GE_OQ>(pulp::cast(*values), minimum);
+                    let bits = f._mm256_movemask_pd(found);
+                    mask |= u64::from(bits.unsigned_abs()) << (chunk * LANES);
+                }
+                mask
+            },
+        )
+    }
+
+    pub(super) fn at_most(v3: V3, values: &[f64; BLOCK_HOSTS], maximum: f64) -> u64 {
+        v3.vectorize(
+            #[inline(always)]
+            || {
+                let f = v3.avx;
+                let maximum = f._mm256_set1_pd(maximum);
+                let (chunks, _) = values.as_chunks::<LANES>();
+                let mut mask = 0;
+                for (chunk, values) in chunks.iter().enumerate() {
+                    let found = f._mm256_cmp_pd::<_CMP_LE_OQ>(pulp::cast(*values), maximum);
+                    let bits = f._mm256_movemask_pd(found);
+                    mask |= u64::from(bits.unsigned_abs()) << (chunk * LANES);
+                }
+                mask
+            },
+        )
+    }
+}
+
 /// The mask of the values that are at least `minimum`.
 pub(crate) fn at_least(values: &[f64; BLOCK_HOSTS], minimum: f64) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(v3) = V3::try_new() {
+        return avx2::at_least(v3, values, minimum);
+    }
     Arch::new().dispatch(
         #[inline(always)]
         || {
@@ -184,6 +302,10 @@ pub(crate) fn at_least(values: &[f64; BLOCK_HOSTS], minimum: f64) -> u64 {
 
 /// The mask of the values that are at most `maximum`.
 pub(crate) fn at_most(values: &[f64; BLOCK_HOSTS], maximum: f64) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(v3) = V3::try_new() {
+        return avx2::at_most(v3, values, maximum);
+    }
     Arch::new().dispatch(
         #[inline(always)]
         || {
@@ -283,6 +405,11 @@ mod tests {
             assert_eq!(portable_masked_range(&values, mask), (low, high));
             assert_eq!(masked_max(&values, mask), high);
             assert_eq!(portable_masked_max(&values, mask), high);
+            #[cfg(target_arch = "x86_64")]
+            if let Some(v3) = V3::try_new() {
+                assert_eq!(avx2::masked_range(v3, &values, mask), (low, high));
+                assert_eq!(avx2::masked_max(v3, &values, mask), high);
+            }
             // No value is 61. 29 values are no multiple of 8, so that a remainder is searched, too.
             for wanted in [30.0, 59.0, 61.0] {
                 let expected = values.iter().position(|value| *value == wanted);
