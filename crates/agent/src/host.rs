@@ -371,8 +371,8 @@ impl Host {
         self.confirm_destroyed(key, now_ms, actions);
     }
 
-    /// Reports to the cell that the guest does not exist. For [`REMEMBERED_MS`] from now on, no order of this session
-    /// makes this guest again.
+    /// Reports to the cell that the guest does not exist. For [`REMEMBERED_MS`] after the first such report, no order of
+    /// this session makes this guest again.
     fn confirm_destroyed(&mut self, key: GuestKey, now_ms: u64, actions: &mut Vec<Action>) {
         let (instance, number) = key;
         actions.push(Action::Destroyed { instance, number });

@@ -179,7 +179,11 @@ impl Host {
                 _ => {}
             }
         }
-        if updates.is_empty() && load != self.reported.reported_load {
+        // All other updates but the facts say the load, too.
+        let has_load = updates
+            .iter()
+            .any(|update| !matches!(update, HostUpdate::Facts(_)));
+        if !has_load && load != self.reported.reported_load {
             updates.push(HostUpdate::Load(load));
         }
         self.reported.reported_load = load;

@@ -54,7 +54,7 @@ struct Aggregates {
     aggregates: Vec<Uuid>,
 }
 
-/// Writes a host so that placement has it as it is described.
+/// Writes a host so that placement has it as it is described. Providers that are not described stay as they are.
 ///
 /// `was_last_host_missing` says whether placement lacked the host that was read last: then it probably lacks this one,
 /// too, as when an agent starts with thousands of new hosts, and the host is created without reading it first.

@@ -141,3 +141,22 @@ fn a_rebuilt_guest_is_reported_with_the_properties_of_its_new_image() {
     };
     assert_eq!(report.instances[0].image_properties["os_distro"], "ubuntu");
 }
+
+#[test]
+fn the_load_is_reported_although_facts_are_due_at_the_same_time() {
+    let mut host = host_with_session();
+    let mut actions = Vec::new();
+    let updates_of = |host: &mut Host| -> Vec<HostUpdate> {
+        let updates = host.take_updates(&HostDescription::default(), "host");
+        updates.into_iter().map(|update| update.update).collect()
+    };
+    host.handle_order(1, arrive_order(1, 1), &mut actions);
+    updates_of(&mut host);
+    end_work(&mut host, 1, 1, Outcome::Done);
+    host.set_service_version(70);
+    let updates = updates_of(&mut host);
+    let [HostUpdate::Facts(facts), HostUpdate::Load(load)] = &updates[..] else {
+        panic!("{updates:?}");
+    };
+    assert_eq!((facts.service_version, load.io_ops), (70, 0));
+}
