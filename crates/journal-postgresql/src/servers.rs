@@ -46,8 +46,8 @@ pub(crate) struct Shared {
     pub(crate) options: PostgresqlOptions,
     /// The index of the server that is asked first.
     current: AtomicUsize,
-    /// The system identifier of the first primary that answered. Its standbys have the same identifier; a primary of
-    /// another system has another store.
+    /// The system identifier of the first server whose version and settings were in order, a primary or a standby. A
+    /// primary and its standbys have the same identifier; a server of another system has another store.
     system: OnceLock<String>,
 }
 
@@ -111,7 +111,7 @@ impl Servers {
         }
     }
 
-    /// The conditions that an operator should know of, for each server that answers.
+    /// The conditions that an operator should know of, for each server; that it does not answer is one of them.
     pub(crate) fn notices(&self) -> Vec<PostgresqlNotice> {
         let shared = Arc::clone(&self.shared);
         let notices = self.wait(async move {
@@ -150,6 +150,7 @@ impl Shared {
                     self.current.store(index, Ordering::Relaxed);
                     return Ok(session);
                 }
+                // A refusal is due to the configuration, so no other server is asked then.
                 Err(failure) if failure.ends_session() => reasons.push(failure.reason),
                 Err(failure) => return Err(failure),
             }

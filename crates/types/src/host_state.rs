@@ -69,7 +69,7 @@ fn is_zero(number: &u32) -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Load {
-    /// Instances that are being built, resized, rebuilt, copied, rescued or unshelved.
+    /// The work under way on the guests of the host, except removals.
     pub io_ops: u32,
     /// Builds in progress on the host.
     pub running_builds: u32,

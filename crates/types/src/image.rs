@@ -93,7 +93,8 @@ impl ImageProperties {
         !self.values.is_empty()
     }
 
-    /// Any property, known or not; `None` if the image lacks it.
+    /// Any property, known or not; `None` if the image lacks it. Traits and what is said of one NUMA node
+    /// (`hw_numa_cpus.0`) are not among the properties: they are read apart.
     #[must_use]
     pub fn raw(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(String::as_str)

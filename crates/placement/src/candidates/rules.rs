@@ -184,8 +184,8 @@ impl TreeSearch {
             && (plan.collective.is_empty() || covers_traits())
     }
 
-    /// Whether the candidate can still use a provider of the tree itself once this supplier is assigned at this depth.
-    /// Always true unless candidates that use sharing providers only are skipped.
+    /// Whether the candidate has, or can still get, a supplier in the tree itself and not only sharing providers, once
+    /// this supplier is assigned at this depth. Always true unless candidates of sharing providers only are skipped.
     pub(super) fn can_still_use_tree(&self, plan: &Plan<'_>, depth: usize, supplier: u32) -> bool {
         let is_own = |supplier: u32| !self.is_sharing[supplier as usize];
         !self.skip_shared_only
