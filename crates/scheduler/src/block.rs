@@ -246,33 +246,25 @@ mod avx2 {
     }
 
     pub(super) fn at_least(v3: V3, values: &[f64; BLOCK_HOSTS], minimum: f64) -> u64 {
-        v3.vectorize(
-            #[inline(always)]
-            || {
-                let f = v3.avx;
-                let minimum = f._mm256_set1_pd(minimum);
-                let (chunks, _) = values.as_chunks::<LANES>();
-                let mut mask = 0;
-                for (chunk, values) in chunks.iter().enumerate() {
-                    let found = f._mm256_cmp_pd::<_CMP_GE_OQ>(pulp::cast(*values), minimum);
-                    let bits = f._mm256_movemask_pd(found);
-                    mask |= u64::from(bits.unsigned_abs()) << (chunk * LANES);
-                }
-                mask
-            },
-        )
+        compare::<_CMP_GE_OQ>(v3, values, minimum)
     }
 
     pub(super) fn at_most(v3: V3, values: &[f64; BLOCK_HOSTS], maximum: f64) -> u64 {
+        compare::<_CMP_LE_OQ>(v3, values, maximum)
+    }
+
+    /// The mask of the values for which the comparison with a number holds.
+    #[inline(always)]
+    fn compare<const COMPARISON: i32>(v3: V3, values: &[f64; BLOCK_HOSTS], number: f64) -> u64 {
         v3.vectorize(
             #[inline(always)]
             || {
                 let f = v3.avx;
-                let maximum = f._mm256_set1_pd(maximum);
+                let number = f._mm256_set1_pd(number);
                 let (chunks, _) = values.as_chunks::<LANES>();
                 let mut mask = 0;
                 for (chunk, values) in chunks.iter().enumerate() {
-                    let found = f._mm256_cmp_pd::<_CMP_LE_OQ>(pulp::cast(*values), maximum);
+                    let found = f._mm256_cmp_pd::<COMPARISON>(pulp::cast(*values), number);
                     let bits = f._mm256_movemask_pd(found);
                     mask |= u64::from(bits.unsigned_abs()) << (chunk * LANES);
                 }

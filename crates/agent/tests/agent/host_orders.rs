@@ -37,6 +37,11 @@ fn end_work(host: &mut Host, work_number: u64, guest_number: u32, outcome: Outco
     actions
 }
 
+fn updates_of(host: &mut Host) -> Vec<HostUpdate> {
+    let updates = host.take_updates(&HostDescription::default(), "host");
+    updates.into_iter().map(|update| update.update).collect()
+}
+
 #[test]
 fn duplicated_and_late_orders_start_no_second_work() {
     let mut host = host_with_session();
@@ -101,10 +106,6 @@ fn a_destruction_waits_until_work_under_way_has_ended() {
 fn a_rebuilt_guest_is_reported_with_the_properties_of_its_new_image() {
     let mut host = host_with_session();
     let mut actions = Vec::new();
-    let updates_of = |host: &mut Host| -> Vec<HostUpdate> {
-        let updates = host.take_updates(&HostDescription::default(), "host");
-        updates.into_iter().map(|update| update.update).collect()
-    };
     let distribution_of_arrival = |updates: &[HostUpdate]| match updates {
         [HostUpdate::InstanceCame(report, _)] => report.image_properties["os_distro"].clone(),
         other => panic!("{other:?}"),
@@ -146,10 +147,6 @@ fn a_rebuilt_guest_is_reported_with_the_properties_of_its_new_image() {
 fn the_load_is_reported_although_facts_are_due_at_the_same_time() {
     let mut host = host_with_session();
     let mut actions = Vec::new();
-    let updates_of = |host: &mut Host| -> Vec<HostUpdate> {
-        let updates = host.take_updates(&HostDescription::default(), "host");
-        updates.into_iter().map(|update| update.update).collect()
-    };
     host.handle_order(1, arrive_order(1, 1), &mut actions);
     updates_of(&mut host);
     end_work(&mut host, 1, 1, Outcome::Done);
