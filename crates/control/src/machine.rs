@@ -46,8 +46,8 @@ impl Machine for ControlMachine {
         self.state.undo(undo);
     }
 
-    fn replace(&mut self, former: &Self) {
-        self.state.placement.replace(&former.state.placement);
+    fn take_place_of(&mut self, former: &Self) {
+        self.state.placement.take_place_of(&former.state.placement);
     }
 
     fn encode(changes: &[Change], out: &mut Vec<u8>) {

@@ -325,9 +325,9 @@ fn start<M: Machine>(
     let stop = Arc::new(AtomicBool::new(false));
     let snapshot_journal = journal.try_clone()?;
     let history_journal = journal.try_clone()?;
-    let accepted_ends = Arc::clone(&shared.lost.accepted_ends);
+    let end_acceptances = Arc::clone(&shared.lost.end_acceptances);
     let history = spawn(Task::EngineHistory, move || {
-        history::run(history_journal, &history_receiver, &accepted_ends);
+        history::run(history_journal, &history_receiver, &end_acceptances);
     })?;
     let snapshot = {
         let (shared, stop) = (Arc::clone(shared), Arc::clone(&stop));

@@ -182,9 +182,15 @@ impl SubmitError {
     #[must_use]
     pub fn effect(&self) -> &'static str {
         match self {
-            Self::Unknown(_) | Self::HandedOver => "It is not known whether the change was made",
+            _ if self.may_have_had_effect() => "It is not known whether the change was made",
             _ => "The change was not made",
         }
+    }
+
+    /// Whether the command may have had an effect all the same.
+    #[must_use]
+    pub fn may_have_had_effect(&self) -> bool {
+        matches!(self, Self::Unknown(_) | Self::HandedOver)
     }
 }
 

@@ -27,7 +27,8 @@ const UNSENT_PAUSE: Duration = Duration::from_millis(20);
 /// reaches the store; without the store it can confirm no reads.
 const STORE_READ_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Waits a short time for entries of the journal, and applies them. False if the engine is being shut down.
+/// Waits a short time for entries of the journal, applies them, and takes over if the leader is gone. False if the
+/// engine is being shut down.
 pub(crate) fn follow_journal<M: Machine>(
     shared: &Shared<M>,
     replica: &ReplicaState<M>,
@@ -169,7 +170,7 @@ fn start_anew<M: Machine>(shared: &Shared<M>, journal: &mut dyn Journal) -> Resu
         error => StoreError::Recovery(error.to_string()),
     })?;
     let mut state = shared.state.write();
-    machine.replace(&state.machine);
+    machine.take_place_of(&state.machine);
     state.machine = machine;
     state.applied = sequence;
     state.rollbacks += 1;
@@ -180,8 +181,10 @@ fn start_anew<M: Machine>(shared: &Shared<M>, journal: &mut dyn Journal) -> Resu
     if let Some(replica) = &shared.replica {
         // The entries of the commands that were sent may be among the entries that this replica has skipped.
         pending::forget_sent(replica);
-        if let Some(leader) = leader {
-            pending::change_leader(shared, replica, leader);
+        match leader {
+            Some(leader) => pending::change_leader(shared, replica, leader),
+            // The entry that names the leader is among the skipped ones, so another replica may lead by now.
+            None => pending::forget_leader(shared, replica),
         }
     }
     Ok(())

@@ -16,7 +16,7 @@ use crate::error::{FollowError, StoreError};
 /// one is read.
 const ANSWER_BYTES: usize = 1 << 20;
 
-/// A request to the thread that reads old entries.
+/// A request to the thread that reads from the journal for callers.
 pub(crate) enum HistoryRequest {
     /// Reads entries from the entry `from` on.
     Read {
@@ -37,22 +37,22 @@ pub(crate) enum HistoryRequest {
 /// and other followers request the same entries.
 const CACHED_CHUNKS_MAX: usize = 2;
 
-/// Answers requests until it is told to stop. When `accepted_ends` has grown, the journal may have lost entries, so the
-/// thread accepts its present end, too, and forgets the cached entries.
+/// Answers requests until it is told to stop. When `end_acceptances` has grown, the journal may have lost entries, so
+/// the thread accepts the journal's present end, too, and forgets the cached entries.
 pub(crate) fn run(
     mut journal: Box<dyn Journal>,
     requests: &mpsc::Receiver<HistoryRequest>,
-    accepted_ends: &AtomicU64,
+    end_acceptances: &AtomicU64,
 ) {
-    let mut known_accepted_ends = 0;
+    let mut known_end_acceptances = 0;
     let mut cached: VecDeque<Arc<EntryChunk>> = VecDeque::with_capacity(CACHED_CHUNKS_MAX);
     // Requests that were received while one for the end was answered, and that are not answered yet.
     let mut postponed: VecDeque<HistoryRequest> = VecDeque::new();
     while let Ok(request) = postponed.pop_front().map_or_else(|| requests.recv(), Ok) {
         placewright_tasks::injection_point(placewright_tasks::Task::EngineHistory);
-        let now = accepted_ends.load(Ordering::Acquire);
-        if now != known_accepted_ends && journal.accept_present_end().is_ok() {
-            known_accepted_ends = now;
+        let acceptances = end_acceptances.load(Ordering::Acquire);
+        if acceptances != known_end_acceptances && journal.accept_present_end().is_ok() {
+            known_end_acceptances = acceptances;
             cached.clear();
         }
         let (from, until, reply) = match request {

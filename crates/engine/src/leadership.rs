@@ -23,7 +23,8 @@ pub struct Leadership {
 /// Why a replica began to lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TakeoverReason {
-    /// The journal has no entry that names an earlier leader.
+    /// No entry that the replica read names an earlier leader. It has not read the entries that the snapshot covers
+    /// from which it recovered its state.
     #[default]
     NoneKnown,
     /// The replica that led before could not be reached.

@@ -44,7 +44,7 @@ pub(crate) fn wait_while_lost<M: Machine>(shared: &Shared<M>, journal: &mut dyn 
                 lost.is_suspected.store(false, Ordering::Release);
                 // The other handles on the journal remember an end, too. They have to accept an end that is before it,
                 // or that follows other entries.
-                lost.accepted_ends.fetch_add(1, Ordering::AcqRel);
+                lost.end_acceptances.fetch_add(1, Ordering::AcqRel);
                 if lost.known.borrow().is_some() {
                     lost.set(None);
                     shared.observer.entries_back();

@@ -37,7 +37,7 @@ impl Loss {
         }
         // The entry before the lost ones has to be in memory, too: if the journal has the same entry there, the lost
         // entries can be appended after it.
-        let is_in_memory = first_in_memory.is_some_and(|held| held < first || first == 1);
+        let is_in_memory = first_in_memory.is_some_and(|held| held < first || held == 1);
         (!is_in_memory).then_some(AppendAgainError::NotInMemory { first, last })
     }
 }
@@ -52,9 +52,9 @@ pub(crate) struct LostEntries {
     pub(crate) is_suspected: AtomicBool,
     /// The callers who request that the lost entries be appended again.
     pub(crate) requests: Mutex<Vec<AppendAgainReply>>,
-    /// How often the writer has accepted the present end of the journal after a possible loss. When the number grows,
-    /// the other handles on the journal do the same.
-    pub(crate) accepted_ends: Arc<AtomicU64>,
+    /// How often the writer has accepted the present end of the journal after a possible loss. A thread with a journal
+    /// handle of its own accepts the end there, too, when the number has grown.
+    pub(crate) end_acceptances: Arc<AtomicU64>,
 }
 
 /// Where a request is answered: with the first and the last entry that were appended, or with why none was.
@@ -67,7 +67,7 @@ impl LostEntries {
             is_lost: AtomicBool::new(false),
             is_suspected: AtomicBool::new(false),
             requests: Mutex::default(),
-            accepted_ends: Arc::default(),
+            end_acceptances: Arc::default(),
         }
     }
 
@@ -101,6 +101,7 @@ impl LostEntries {
         }
     }
 
+    /// Queues a request to append the lost entries again. The writer, which the caller has to wake, answers it.
     pub(crate) fn request(&self) -> oneshot::Receiver<Result<(u64, u64), AppendAgainError>> {
         let (sender, receiver) = oneshot::channel();
         self.requests.lock().push(sender);
@@ -110,5 +111,30 @@ impl LostEntries {
     pub(crate) fn set(&self, loss: Option<Loss>) {
         self.is_lost.store(loss.is_some(), Ordering::Release);
         self.known.send_replace(loss);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason_for(first: u64, first_in_memory: Option<u64>) -> Option<AppendAgainError> {
+        let loss = Loss {
+            first,
+            last: 9,
+            first_in_memory,
+            is_replaced: false,
+        };
+        loss.reason_against_appending()
+    }
+
+    #[test]
+    fn lost_entries_are_appended_again_only_if_all_are_in_memory() {
+        assert!(reason_for(5, Some(4)).is_none());
+        assert!(reason_for(5, Some(5)).is_some());
+        assert!(reason_for(5, None).is_some());
+        // The first entry of all has none before it.
+        assert!(reason_for(1, Some(1)).is_none());
+        assert!(reason_for(1, Some(5)).is_some());
     }
 }

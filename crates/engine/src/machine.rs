@@ -48,7 +48,7 @@ pub trait Machine: Send + Sync + Sized + 'static {
     /// Called when this state, which was loaded from a snapshot, takes the place of `former`. The entries between the
     /// two states were not applied one by one, so whoever keeps results computed from `former` has to notice the
     /// exchange.
-    fn replace(&mut self, former: &Self) {
+    fn take_place_of(&mut self, former: &Self) {
         let _ = former;
     }
 

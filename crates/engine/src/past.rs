@@ -82,7 +82,7 @@ pub enum PastError {
 pub struct PastState<M> {
     recovered: Recovered<M>,
     /// How often the engine had accepted another end of the journal when this was rebuilt; see `lost_entries.rs`.
-    accepted_ends: u64,
+    end_acceptances: u64,
 }
 
 impl<M> PastState<M> {
@@ -103,7 +103,7 @@ pub struct Past {
     /// The last durable entry when this was opened.
     durable: u64,
     /// How often the engine had accepted another end of the journal when this was opened.
-    accepted_ends: u64,
+    end_acceptances: u64,
     /// Set when the engine shuts down.
     stop: Arc<AtomicBool>,
 }
@@ -119,13 +119,13 @@ impl<M: Machine> Engine<M> {
         async move {
             let stop = stop.ok_or(PastError::Stopped)?;
             sent.map_err(|_| PastError::Stopped)?;
-            let accepted_ends = shared.lost.accepted_ends.load(Ordering::Acquire);
+            let end_acceptances = shared.lost.end_acceptances.load(Ordering::Acquire);
             let durable = shared.durable();
             let journal = answer.await.map_err(|_| PastError::Stopped)??;
             Ok(Past {
                 journal,
                 durable,
-                accepted_ends,
+                end_acceptances,
                 stop,
             })
         }
@@ -145,8 +145,8 @@ impl Past {
             1 => Some(1),
             _ => {
                 let snapshots = self.journal.snapshots()?;
-                let snapshots = snapshots.iter().map(|info| info.sequence);
-                snapshots.filter(|at| at + 1 >= first_held).min()
+                let sequences = snapshots.iter().map(|info| info.sequence);
+                sequences.filter(|at| at + 1 >= first_held).min()
             }
         };
         Ok(PastRange {
@@ -211,11 +211,12 @@ impl Past {
         let until = started + limits.time_max;
         let mut throttle = Throttle::new(Arc::clone(&self.stop), limits.duty).with_end(until);
         let snapshots = self.journal.snapshots()?;
-        let snapshot = snapshots.iter().map(|info| info.sequence);
-        let snapshot = snapshot.filter(|at| *at <= sequence).max().unwrap_or(0);
-        let accepted_ends = self.accepted_ends;
+        let sequences = snapshots.iter().map(|info| info.sequence);
+        let snapshot = sequences.filter(|at| *at <= sequence).max().unwrap_or(0);
+        let end_acceptances = self.end_acceptances;
         let kept = kept.filter(|kept| {
-            kept.accepted_ends == accepted_ends && (snapshot..=sequence).contains(&kept.sequence())
+            kept.end_acceptances == end_acceptances
+                && (snapshot..=sequence).contains(&kept.sequence())
         });
         let check_entries = |from: u64| {
             let (entries, entries_max) = (sequence.saturating_sub(from), limits.entries_max);
@@ -245,7 +246,7 @@ impl Past {
         replay(journal, &mut recovered, sequence, &(), &mut throttle).map_err(&failed)?;
         Ok(PastState {
             recovered,
-            accepted_ends,
+            end_acceptances,
         })
     }
 }

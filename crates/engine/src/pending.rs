@@ -252,6 +252,16 @@ fn follow<M: Machine>(shared: &Shared<M>, replica: &ReplicaState<M>, leadership:
     give_back(replica, &mut pending, waiting);
 }
 
+/// Notes that it is not known which replica leads, as at the start of an engine. This replica does not lead then, and
+/// takes over when it has read the journal.
+pub(crate) fn forget_leader<M: Machine>(shared: &Shared<M>, replica: &ReplicaState<M>) {
+    let mut pending = replica.pending.lock();
+    *replica.next_leader.lock() = None;
+    replica.leadership.send_replace(Leadership::default());
+    let waiting = std::mem::take(&mut shared.queue.lock().waiting);
+    give_back(replica, &mut pending, waiting);
+}
+
 /// Takes the commands that were waiting, or were undone, at a replica that does not lead any more. Its own commands go
 /// to the new leader, if commands are handed over; those of other replicas are returned to them.
 pub(crate) fn give_back<M: Machine>(

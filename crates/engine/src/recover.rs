@@ -33,7 +33,7 @@ pub struct Recovered<M> {
     pub snapshot_bytes: u64,
     /// The total size of the entries applied on top of the snapshot.
     pub replayed_bytes: u64,
-    /// The replica that leads, if an entry after the snapshot names it.
+    /// The replica that leads, if an entry after the snapshot names it. Snapshots do not record who leads.
     pub leader: Option<Leadership>,
 }
 

@@ -110,9 +110,9 @@ impl<M: Machine> Replica<M> {
         pending::take_reply(&shared, epoch, number, reply);
     }
 
-    /// The batches that this replica appends from now on, for the stream to a follower; see [`Replica::take_appended`]. A
-    /// stream that is slow misses some, and batches that are very large, or whose outcome was unknown at first, are left
-    /// out: followers read these from the store. `None` if the engine was dropped.
+    /// The batches that this replica appends from now on, for the stream to a follower; see [`Replica::take_appended`].
+    /// A stream that is slow misses some. Batches that are very large, or whose outcome was unknown at first, are left
+    /// out. Followers read what they miss from the store. `None` if the engine was dropped.
     pub fn appended(&self) -> Option<broadcast::Receiver<Arc<AppendedBatch>>> {
         Some(self.shared()?.replica.as_ref()?.appended.subscribe())
     }

@@ -28,9 +28,10 @@ pub struct ReplicaOptions<M: Machine> {
 
 /// How a replica hands commands to the one that leads.
 pub trait LeaderLink<M: Machine>: Send + Sync + 'static {
-    /// Sends a command to the replica that leads, whose engine takes it with [`crate::Replica::receive`]. The reply
-    /// comes back with [`crate::Replica::answered`]. If the command or the reply may be lost,
-    /// [`crate::Replica::leader_is_gone`] has to be called; otherwise the command may wait for ever.
+    /// Sends a command to the replica that leads, whose engine takes it with [`crate::Replica::receive`]. `number` is
+    /// that of the command at this replica ([`crate::CommandId::number`]). The reply comes back with
+    /// [`crate::Replica::answered`]. If the command or the reply may be lost, [`crate::Replica::leader_is_gone`] has to
+    /// be called; otherwise the command may wait for ever.
     ///
     /// Called with locks held, so it only queues the command.
     fn send(&self, leadership: &Leadership, number: u64, command: &M::Command);

@@ -36,8 +36,10 @@ pub(crate) fn resolve_append<M: Machine>(
     *shared.append_failed.lock() = Some(Instant::now());
     let in_doubt = undo(shared, batches);
     shared.observer.append_unknown(&reason, in_doubt.len());
+    // The journal tells the outcome once; it has forgotten the append then.
+    let mut known_outcome = None;
     loop {
-        let reason = match resolve(shared, journal) {
+        let reason = match resolve(shared, journal, &mut known_outcome) {
             Ok(Resolution::Kept) => {
                 *shared.append_failed.lock() = None;
                 shared.observer.append_resolved(true);
@@ -78,22 +80,26 @@ pub(crate) fn resolve_append<M: Machine>(
 /// them are queued again.
 fn undo<M: Machine>(shared: &Shared<M>, batches: VecDeque<CommandBatch<M>>) -> Vec<Decided<M>> {
     wait_for_second_thread(shared);
-    let in_doubt = batches.iter().map(|batch| batch.decided.len()).sum();
+    let commands_in_doubt = batches.iter().map(|batch| batch.decided.len()).sum();
     let mut state = shared.state.write();
     let mut undone = undo_all(shared, &mut state, batches);
     publish_progress(shared, &state);
     drop(state);
-    let later: Vec<Submission<M>> = submissions(undone.split_off(in_doubt));
+    let later: Vec<Submission<M>> = submissions(undone.split_off(commands_in_doubt));
     requeue(shared, later);
     undone
 }
 
-/// Finds out whether the append was made, and applies the entries that are in the journal now.
+/// Finds out whether the append was made, unless that is known, and applies the entries that are in the journal now.
 fn resolve<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,
+    known_outcome: &mut Option<Resolution>,
 ) -> Result<Resolution, StoreError> {
-    let resolution = journal.resolve()?;
+    let resolution = match *known_outcome {
+        Some(resolution) => resolution,
+        None => *known_outcome.insert(journal.resolve()?),
+    };
     let mut state = shared.state.write();
     let caught_up = catch_up(shared, journal, &mut state);
     publish_progress(shared, &state);

@@ -37,7 +37,7 @@ pub(crate) fn run<M: Machine>(
     requests: &mpsc::Receiver<SnapshotRequest>,
     stop: &Arc<AtomicBool>,
 ) {
-    let mut known_accepted_ends = 0;
+    let mut known_end_acceptances = 0;
     while let Ok(request) = requests.recv() {
         placewright_tasks::injection_point(placewright_tasks::Task::EngineSnapshot);
         let reply = match request {
@@ -49,9 +49,9 @@ pub(crate) fn run<M: Machine>(
             // A caller that requested a snapshot gets an error, because its reply channel is dropped.
             return;
         }
-        let accepted_ends = shared.lost.accepted_ends.load(Ordering::Acquire);
-        if accepted_ends != known_accepted_ends && journal.accept_present_end().is_ok() {
-            known_accepted_ends = accepted_ends;
+        let end_acceptances = shared.lost.end_acceptances.load(Ordering::Acquire);
+        if end_acceptances != known_end_acceptances && journal.accept_present_end().is_ok() {
+            known_end_acceptances = end_acceptances;
         }
         let result = make_snapshot(shared, journal.as_mut(), stop);
         {

@@ -42,9 +42,9 @@ pub(crate) struct CommandReply<M: Machine> {
     pub(crate) sequence: Option<u64>,
     /// The last entry that was applied when the command had been decided; 0 if it was not decided.
     pub(crate) depends_on: u64,
-    /// The command, which goes back to its caller: one that made no entry may have to be decided anew, and of all
-    /// others a caller that still waits frees the memory. The caller has allocated it; it would take the writer longer
-    /// to free, and all callers wait for the writer.
+    /// The command, which goes back to its caller. If it made no entry, it may have to be decided anew. Otherwise the
+    /// caller frees its memory: it has allocated that memory, and all callers would have to wait while the writer frees
+    /// it.
     pub(crate) command: Box<M::Command>,
 }
 

@@ -111,11 +111,11 @@ async fn confirm_without_entry<M: Machine>(
         if let Err(error) = confirm(Arc::clone(&shared)).await {
             return (Err(error), None);
         }
-        let now = epoch(&shared).unwrap_or_default();
-        if now == submitted_in_epoch {
+        let present_epoch = epoch(&shared).unwrap_or_default();
+        if present_epoch == submitted_in_epoch {
             return (answer, None);
         }
-        submitted_in_epoch = now;
+        submitted_in_epoch = present_epoch;
         let reply = match receive(enqueue(&shared, command, ON_ANY_STATE)).await {
             Ok(reply) => reply,
             Err(error) => return (Err(error), None),

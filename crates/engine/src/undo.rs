@@ -100,8 +100,9 @@ fn requeue_here<M: Machine>(shared: &Shared<M>, undone: Vec<Submission<M>>) {
     }
 }
 
-/// Waits until the second thread has stopped deciding. From then on nothing is decided until the next append, so no
-/// change is made on top of a state that is about to be changed by entries of another writer.
+/// Waits until the second thread, which decides ahead of the writer (`writer.rs`), has stopped deciding. From then on
+/// nothing is decided until the next append, so no change is made on top of a state that is about to be changed by
+/// entries of another writer.
 pub(crate) fn wait_for_second_thread<M: Machine>(shared: &Shared<M>) {
     let mut queue = shared.queue.lock();
     queue.is_appending = false;

@@ -267,7 +267,10 @@ impl Journal for Faulty {
 
     fn resolve(&mut self) -> Result<Resolution, JournalError> {
         let resolution = self.unresolved;
-        self.attempt(Operation::Resolve, |_| Ok(resolution))
+        let resolution = self.attempt(Operation::Resolve, |_| Ok(resolution))?;
+        // As the journals on servers do, this one forgets the append.
+        self.unresolved = Resolution::NotKept;
+        Ok(resolution)
     }
 
     fn appended(&self) -> Option<Link> {

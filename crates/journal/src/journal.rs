@@ -27,7 +27,8 @@ pub trait Journal: Send {
     fn append(&mut self, next_sequence: u64, records: &[&[u8]]) -> Result<(), AppendError>;
 
     /// Finds out the outcome of the last append, which ended with [`AppendError::Unknown`]. An implementation may
-    /// append its records again, if they are not kept yet and nobody else has appended anything.
+    /// append its records again, if they are not kept yet and nobody else has appended anything. The outcome is told
+    /// once: after an `Ok` no append is in doubt any more, and a further call may return [`Resolution::NotKept`].
     ///
     /// # Errors
     /// When the outcome cannot be found out, for example because the store does not answer. The outcome is still
@@ -37,9 +38,9 @@ pub trait Journal: Send {
         Ok(Resolution::NotKept)
     }
 
-    /// The place in the chain of the batch that this handle has just appended, by which another process's handle accepts
-    /// the batch ([`Journal::accept`]). `None` if the last append was not made, its outcome was unknown at first, or the
-    /// implementation has no chain.
+    /// The place in the chain of the batch that this handle has just appended, by which another process's handle
+    /// accepts the batch ([`Journal::accept`]). `None` if the last append was not made, or the implementation has no
+    /// chain. It may be `None`, too, if the outcome of the last append was unknown at first.
     fn appended(&self) -> Option<Link> {
         None
     }
@@ -48,7 +49,8 @@ pub trait Journal: Send {
     /// form of [`crate::batch::encode`]. The caller has to know that the append was acknowledged.
     ///
     /// Returns false, and changes nothing, if the batch does not continue the chain right behind the last batch that
-    /// this handle has read, appended or accepted, or if it is damaged. Then its entries have to be read from the store.
+    /// this handle has read, appended or accepted, or if it is damaged. Then its entries have to be read from the
+    /// store.
     fn accept(&mut self, link: Link, payload: &[u8]) -> bool {
         let _ = (link, payload);
         false

@@ -168,7 +168,7 @@ impl State {
         self.providers.len()
     }
 
-    /// One past the highest slot of a provider: the length of every column and mask.
+    /// One past the highest slot of a provider: no column or mask has a provider from here on.
     #[must_use]
     pub fn provider_slots(&self) -> usize {
         self.providers.end_row()
@@ -350,8 +350,8 @@ impl State {
 
     /// Prepares this state to take the place of a former one. Readers of the former state's tree change log keep their
     /// positions in it; in the log of this state they find that they have to read everything anew.
-    pub fn replace(&mut self, former: &Self) {
-        self.tree_changes.continue_behind(&former.tree_changes);
+    pub fn take_place_of(&mut self, former: &Self) {
+        self.tree_changes.move_beyond(&former.tree_changes);
     }
 
     /// Whether the name of a class or trait is a standard one.

@@ -8,6 +8,7 @@ mod durability;
 mod follow;
 mod laws;
 mod lost;
+mod missed_leader;
 mod network;
 mod origins;
 mod past;

@@ -57,6 +57,17 @@ fn reads_go_on_and_writes_are_refused_until_the_outcome_is_known() {
 }
 
 #[test]
+fn a_kept_append_is_not_decided_again_if_the_store_is_away_after_it_told_the_outcome() {
+    let mut toy = Toy::new(Options::default());
+    toy.add(0, 1).unwrap().unwrap();
+    toy.faults.fail(Operation::Append, 0, 1, Fault::LostAnswer);
+    toy.faults.fail(Operation::Read, 0, 1, Fault::Io);
+    assert_eq!(block_on(toy.engine.submit(add(10))).unwrap(), Ok(11));
+    assert_eq!(toy.add(0, 100).unwrap(), Ok(111));
+    assert_eq!(toy.digest(), toy.recovered_digest());
+}
+
+#[test]
 fn an_outcome_that_is_unknown_at_the_end_is_reported_as_unknown() {
     for (fault, value) in [(Fault::LostAnswer, 11), (Fault::LostRequest, 1)] {
         let mut toy = Toy::new(Options::default());
