@@ -133,8 +133,8 @@ fn allocations_of_migration(
             .iter()
             .filter(|amounts| amounts.provider == provider);
         let resources = of_provider.flat_map(|amounts| &amounts.resources);
-        let amounts = resources.filter(|(name, _)| name == class);
-        amounts.map(|(_, amount)| amount).sum()
+        let of_class = resources.filter(|(name, _)| name == class);
+        of_class.map(|(_, amount)| amount).sum()
     };
     let mut kept = Vec::with_capacity(held.len());
     for amounts in held {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use placewright_placement::ConsumerUuid;
-// The other ids of conductors, such as sessions and claims, are numbers below this one.
+// Ids that are numbers, such as those of sessions and claims, are below this one.
 pub use placewright_types::limits::NUMBER_END;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;

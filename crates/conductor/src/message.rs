@@ -141,7 +141,7 @@ pub enum Reply {
     /// earlier one, or there is nothing to change. A decision about a move that does not wait for one yet has
     /// no effect, and control sends it again.
     Accepted,
-    /// The cell refuses the message for this reason, and would refuse it again.
+    /// The cell refuses the message for this reason. It would also refuse another copy of the same delivery.
     Refused(String),
 }
 
@@ -163,8 +163,8 @@ impl Message {
 /// A message with its time of sending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// The time of this delivery. A cell forgets deletions that are long ago, and refuses to create instances from
-    /// messages that were sent before the oldest deletion that it may still remember.
+    /// The time of this delivery. A cell remembers deletions only for a while. It refuses to create instances from
+    /// messages that were sent before the time up to which it has forgotten deletions.
     pub sent_at: Timestamp,
     /// The message to the cell.
     pub message: Message,

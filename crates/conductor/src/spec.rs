@@ -110,11 +110,11 @@ impl Spec {
 }
 
 /// The part of a spec on which no decision of a conductor depends. A role that does not need the fields of a body
-/// passes the body on as it is, so that an older release in between loses none of the fields that a newer one added.
+/// passes its bytes on unchanged, so that an older release in between drops none of the fields that a newer one added.
 ///
-/// Specs that were created together share the first part of their bodies, which is in memory, in the
-/// journal and in a snapshot only once. Whoever splits a body has to put everything that influences
-/// placement into the shared part, because specs with the same shared part are placed as one request.
+/// A body has two parts. The first is shared by the specs that were created together, and exists only once in memory,
+/// in the journal and in a snapshot. Specs with the same shared part are placed as one request, so whoever splits a
+/// body has to put everything that influences placement into it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpecBody {
     /// A typed row; `placewright-records` knows its fields.

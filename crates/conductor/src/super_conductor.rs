@@ -5,8 +5,9 @@
 //! the state the work that has to be done outside of this state machine.
 //!
 //! An instance has a mapping during its whole life. It has a build request until its cell has accepted it, it is
-//! deleted, or no host is found for it. A race between a delete and a placement is decided by their order: after the
-//! delete there is no build request to place, and after the placement the delete is a message to the cell.
+//! deleted, or no host is found for it; and again after it was taken from a cell that could not build it. A race
+//! between a delete and a placement is decided by their order: after the delete there is no build request to place, and
+//! after the placement the delete is a message to the cell.
 
 mod accounts;
 mod command;

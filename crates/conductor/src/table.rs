@@ -104,7 +104,7 @@ macro_rules! tables {
                 undo
             }
 
-            /// Whether the state already agrees with a change.
+            /// Whether applying a change would change nothing, because its row has that content already.
             #[must_use]
             pub fn holds(&self, change: &Change) -> bool {
                 match change {

@@ -135,6 +135,9 @@ impl AuditSearch<'_> {
     fn check_cells(&mut self) {
         let cells: Vec<CellId> = self.read(|_, views| views.cells.keys().copied().collect());
         for cell in cells {
+            if !self.read(|_, views| is_fully_listed(views, cell)) {
+                continue;
+            }
             let mut after = Unbounded;
             loop {
                 let (findings, last) = self.read(|control, views| {
@@ -379,8 +382,8 @@ fn finding_of_view(
     let repair_kind = match (job.stage, job.migration) {
         // Control is selecting a host, or has lost the move.
         (Stage::Reserved, Some(migration)) => {
-            let under_way = control.conductor.moves().contains_key(&migration);
-            (!under_way).then_some(Repair::CancelReservation(migration))
+            let is_under_way = control.conductor.moves().contains_key(&migration);
+            (!is_under_way).then_some(Repair::CancelReservation(migration))
         }
         (Stage::Step(_) | Stage::AwaitDestroyed(_), _) => {
             let hosts: Vec<HostId> = host.into_iter().chain(job.target).collect();

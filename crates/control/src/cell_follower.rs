@@ -44,10 +44,11 @@ pub(crate) struct CellFollower {
     /// Whether this follower last marked the cell as down in the state, or as up; `None` if it did neither
     /// yet.
     marked_down: Option<bool>,
-    last_event: Instant,
+    last_event_at: Instant,
     leading: Leading,
-    /// The epoch of this process for which [`Self::catch_up`] was done last, or in which this was created: the follower has submitted every command
-    /// that the cell's events call for. `None` if another replica led then; a replica that does not lead submits none.
+    /// The value of [`Leading::epoch`] when this follower was created, or when [`Self::catch_up`] last ran. While this
+    /// process leads in that epoch, every command that the cell's events call for was submitted. `None` if another
+    /// replica led then: a replica that does not lead submits no commands.
     caught_up: Option<u64>,
 }
 
@@ -70,7 +71,7 @@ impl CellFollower {
             mapped: BTreeMap::new(),
             refused: BTreeMap::new(),
             marked_down: None,
-            last_event: Instant::now(),
+            last_event_at: Instant::now(),
         }
     }
 
@@ -99,11 +100,11 @@ impl CellFollower {
     pub(crate) async fn run(mut self) {
         let mut retry_wait = RETRY_MIN;
         loop {
-            let last_event_before = self.last_event;
+            let last_event_before = self.last_event_at;
             match self.reconnect().await {
                 Ok(events) => {
                     let ended = self.process_events(events).await;
-                    if self.last_event > last_event_before {
+                    if self.last_event_at > last_event_before {
                         retry_wait = RETRY_MIN;
                     }
                     if matches!(ended, FollowEnd::Gap) {
@@ -112,7 +113,7 @@ impl CellFollower {
                 }
                 Err(why) => tracing::debug!(cell = %self.cell, why, "the cell cannot be followed"),
             }
-            if self.last_event.elapsed() >= self.control().options().cell_down_after {
+            if self.last_event_at.elapsed() >= self.control().options().cell_down_after {
                 self.set_down(true).await;
             }
             tokio::time::sleep(retry_wait).await;
@@ -163,7 +164,7 @@ impl CellFollower {
                 }
                 Ok(_) => {
                     heard_at = Instant::now();
-                    self.last_event = heard_at;
+                    self.last_event_at = heard_at;
                     self.set_silent(false);
                 }
             }
@@ -245,8 +246,8 @@ impl CellFollower {
     fn report_to_scheduler(&self, batch: &[CellEvent]) -> bool {
         let at = now();
         let mut is_gapless = true;
-        // While an instance is on its way to a host, the scheduler counts it there as pending, and its events change
-        // nothing of this. So the scheduler need not be locked for a batch without events of hosts if all instances in
+        // While an instance is on its way to a host, the scheduler counts it there as pending, and events about it do
+        // not change that. So the scheduler need not be locked for a batch without events of hosts if all instances in
         // the batch are on their way. As soon as an instance has no target any more, it has to be counted on no host.
         let is_on_its_way = |view: &InstanceView| {
             view.guest.is_none() && view.job.as_ref().is_some_and(|job| job.target.is_some())
@@ -295,9 +296,9 @@ impl CellFollower {
         is_gapless
     }
 
-    /// Whether the digest that the cell reports belongs to this specification. Control keeps the
-    /// specification with sealed secrets. Cells of earlier releases keep it with open secrets, and then
-    /// its digest is another one. Both are accepted.
+    /// Whether the digest that the cell reports belongs to this specification. Control keeps the specification with
+    /// sealed secrets. Cells of earlier releases keep it with open secrets, and so report another digest. Both digests
+    /// are accepted.
     fn has_reported_digest(&self, instance: InstanceId, spec: &Spec, digest: u64) -> bool {
         if has_digest(spec, digest) {
             return true;
@@ -361,7 +362,8 @@ impl CellFollower {
         if !self.leading.is_own() {
             return;
         }
-        let mut new_hosts: Vec<(HostId, String)> = Vec::new();
+        // Of a host that occurs more than once in the batch, the last name counts.
+        let mut new_hosts: BTreeMap<HostId, String> = BTreeMap::new();
         for event in batch {
             match event {
                 CellEvent::Host {
@@ -372,7 +374,7 @@ impl CellFollower {
                         && self.mapped.get(host) != Some(name)
                         && self.refused.get(host) != Some(name)
                     {
-                        new_hosts.push((*host, name.clone()));
+                        new_hosts.insert(*host, name.clone());
                     }
                 }
                 CellEvent::Host { host, view: None } => {
@@ -385,6 +387,7 @@ impl CellFollower {
                 _ => {}
             }
         }
+        let new_hosts: Vec<(HostId, String)> = new_hosts.into_iter().collect();
         for hosts in new_hosts.chunks(HOSTS_AT_ONCE) {
             self.map_batch(hosts).await;
         }

@@ -95,7 +95,7 @@ async fn carry_out(
                 Err(error) => Err(error.to_string()),
             }
         }
-        // To delete an instance also releases what is held for it. Only what operators are told differs.
+        // The deletion also releases what is held. The two repairs differ only in what operators are told.
         Repair::Forget | Repair::ForgetWithClaim => submit(Command::Delete { instance }).await,
         Repair::DeleteInCell => {
             send_to_cell(
@@ -247,7 +247,9 @@ fn find_candidates(
     );
     let found = found.map_err(|error| error.to_string())?;
     if found.is_empty() {
-        return Err("its host has no room for what it needs".to_owned());
+        let reason =
+            "its host has no room for what it needs, lacks a trait that it needs, or is disabled";
+        return Err(reason.to_owned());
     }
     let zone = scheduler.hosts().aggregates().zone(slot);
     let converted = found

@@ -54,7 +54,8 @@ pub enum Refusal {
         /// The number of the attempt, claim request or guest in the answer.
         given: u64,
     },
-    /// The host is not known, or this is not its present session.
+    /// The host is not known, or the session that it begins does not have a valid number greater than that of its
+    /// latest session.
     #[error("host {0} is not in this session")]
     OldSession(HostId),
     /// The host has instances, or some are on their way to it.

@@ -241,7 +241,7 @@ impl State {
         Some(host.session)
     }
 
-    /// The attempts of a failed build that other cells may succeed with; empty otherwise.
+    /// The attempts of a build that failed here and may succeed in another cell; empty for any other job.
     fn failed_attempts(&self, id: InstanceId, row: &Instance, job: &Job) -> Vec<Attempt> {
         let action = self.actions.get(&(id, row.action_count));
         let action = action.filter(|_| job.may_go_elsewhere);

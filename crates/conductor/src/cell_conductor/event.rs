@@ -67,7 +67,7 @@ pub enum Event {
         instance: InstanceId,
         /// The session in which the step was requested.
         session: u64,
-        /// The attempt that the request carried.
+        /// The number of the attempt with which the cell requested the step.
         attempt: u32,
         /// The reason of a failure; `None` on success.
         failure: Option<Failure>,
@@ -94,7 +94,7 @@ pub enum Event {
     Reseal {
         /// The instance whose specification was sealed again.
         instance: InstanceId,
-        /// The specification as it was. A specification that has changed meanwhile stays.
+        /// The specification before. If the instance's specification is no longer equal to it, nothing is replaced.
         from: Box<Spec>,
         /// The specification with other sealed secrets.
         to: Box<Spec>,

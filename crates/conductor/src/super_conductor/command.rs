@@ -50,7 +50,7 @@ pub enum Command {
         /// The hosts with their names.
         hosts: Vec<(HostId, String)>,
     },
-    /// Removes the mapping of a host.
+    /// Removes the mapping of a host, its service, and its membership in aggregates.
     UnmapHost {
         /// The UUID of the host.
         host: HostId,
@@ -329,7 +329,7 @@ impl SpecRow for NewBuild {
     }
 }
 
-/// A placement request: the ranked candidates of one instance.
+/// The ranked candidates of one instance that waits for a host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankedCandidates {
     /// The UUID of the instance.

@@ -21,7 +21,8 @@ pub enum Effect {
     Schedule {
         /// The UUID of the API request that created the instances.
         reservation: Uuid,
-        /// The instances of that request that are waiting, in rising order.
+        /// The waiting instances of that request, in rising order. From [`State::effects_of`] only those that the
+        /// changes concern, in the order of the changes.
         instances: Vec<InstanceId>,
     },
     /// Rank targets for a move in the cell of its instance. `Command::PlaceMove` or

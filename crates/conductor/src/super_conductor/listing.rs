@@ -1,5 +1,6 @@
-//! The index of control's state: the instances in list order, so that a page costs no more than its
-//! length, and counts for each project. Derived from the rows and never stored.
+//! An index of control's state: the instances in list order, so that the cost of a page depends only on the page's
+//! length, and for each project its server groups, record sizes, usage and images. It is derived from the rows and
+//! never stored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -31,8 +32,8 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// The instances, of one project or all, that follow the position `after` in list order: from the oldest on or, if
-    /// `descends`, from the youngest on. `None` is the position before the first one.
+    /// The instances, of one project or of all, that follow the position `after`, the oldest first or, if `descends`,
+    /// the youngest first. Without `after`, the list begins at its first instance.
     pub fn after(
         &self,
         project: Option<&str>,
@@ -117,8 +118,8 @@ impl Listing {
         }
     }
 
-    /// Updates the sizes for a new spec: the instance's own, or that of a requested rebuild.
-    pub(super) fn update_spec(
+    /// Updates the record sizes for a new specification of an instance, or of a rebuild that was requested for it.
+    pub(super) fn update_spec_size(
         &mut self,
         instance: InstanceId,
         before: Option<&Spec>,
@@ -127,7 +128,8 @@ impl Listing {
         self.record_sizes.update_spec(instance, before, after);
     }
 
-    /// Updates the usage of projects for a new spec of an instance's own.
+    /// Updates the usage of projects for a new specification of an instance. Specifications of requested rebuilds do
+    /// not count.
     pub(super) fn update_usage(&mut self, before: Option<&Spec>, after: Option<&Spec>) {
         self.usages.update_spec(before, after);
     }

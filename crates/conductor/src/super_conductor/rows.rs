@@ -44,10 +44,11 @@ pub struct HostMapping {
     pub name: String,
 }
 
-/// An instance that no cell has accepted yet.
+/// An instance that waits for a host, or that the cell of its host has not accepted yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildRequest {
-    /// The UUID of the API request; its instances are scheduled together.
+    /// The UUID of the API request, whose instances are scheduled together. After the instance was taken from a cell it
+    /// is the instance's own UUID, because the instance is then scheduled alone.
     pub reservation: Uuid,
     /// How far the build request has come.
     pub stage: BuildStage,
@@ -323,7 +324,7 @@ pub struct ServerGroup {
     pub user: String,
     /// `affinity`, `anti-affinity`, `soft-affinity` or `soft-anti-affinity`.
     pub policy: String,
-    /// The maximum number of members on a host, with `anti-affinity`.
+    /// With `anti-affinity`: the maximum number of members on a host; `None` means one.
     pub max_server_per_host: Option<u32>,
     /// The hard rules that follow from the policy and the topology rules; placement enforces them.
     pub rules: Vec<Rule>,
@@ -350,7 +351,7 @@ pub struct Aggregate {
     pub metadata: BTreeMap<String, String>,
     /// The time of creation.
     pub created_at: Timestamp,
-    /// The time of the last change.
+    /// The time of the last change; `None` if there was none since the creation.
     pub updated_at: Option<Timestamp>,
 }
 

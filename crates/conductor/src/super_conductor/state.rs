@@ -106,12 +106,12 @@ impl Index<Change> for Listing {
             }
             (Change::Spec(instance, before), Change::Spec(_, after)) => {
                 let (before, after) = (before.as_deref(), after.as_deref());
-                self.update_spec(*instance, before, after);
+                self.update_spec_size(*instance, before, after);
                 self.update_usage(before, after);
             }
             (Change::Rebuild(instance, before), Change::Rebuild(_, after)) => {
                 let (before, after) = (before.as_deref(), after.as_deref());
-                self.update_spec(
+                self.update_spec_size(
                     *instance,
                     before.map(|row| &row.spec),
                     after.map(|row| &row.spec),

@@ -9,6 +9,7 @@ mod alternates;
 mod control_restored;
 mod decisions;
 mod delete_against_build;
+mod host_mappings;
 mod images;
 mod moves;
 mod quota_rules;

@@ -145,7 +145,7 @@ async fn a_missing_claim_that_does_not_fit_any_more_is_not_repaired() {
     assert_eq!(finding.kind, FindingKind::MissingAllocation);
     assert_eq!(
         finding.outcome.as_deref(),
-        Some("its host has no room for what it needs")
+        Some("its host has no room for what it needs, lacks a trait that it needs, or is disabled")
     );
     let holds_nothing = site
         .conductor

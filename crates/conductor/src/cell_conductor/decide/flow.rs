@@ -124,7 +124,7 @@ impl UnitOfWork<'_> {
         }
     }
 
-    /// The instance has its former guest again: the one that it had when the job began.
+    /// Gives the instance back the guest that it had when the job began.
     fn go_back_to_origin(&mut self) {
         if let Some(job) = &self.job {
             self.row.guest = job.origin;
@@ -281,7 +281,8 @@ impl UnitOfWork<'_> {
             {
                 self.mark_for_removal();
             }
-            // Control has no record of the instance any more, so it is deleted here.
+            // Control has no record of the instance or of its move, or has taken the instance from this cell. So the
+            // instance is deleted here.
             (_, ClaimResponse::Gone) => self.delete(self.row.claim_number),
             (Stage::Swap, ClaimResponse::Swapped { index }) => self.try_alternate(index),
             (Stage::Swap, ClaimResponse::NothingFits | ClaimResponse::Done) => {

@@ -24,6 +24,7 @@ pub(super) struct UnitOfWork<'a> {
     early_changes: Vec<Change>,
     /// The guests that this decision has marked for destruction.
     doomed: Vec<GuestRef>,
+    /// Whether [`Self::store`] removes the rows of the instance instead of writing them.
     is_removed: bool,
 }
 
@@ -68,8 +69,8 @@ impl<'a> UnitOfWork<'a> {
         });
     }
 
-    /// Begins a job that starts from the guest that the instance has now, and an action in its history:
-    /// its name, and the UUID of the API request if that is known.
+    /// Begins a job that starts from the guest that the instance has now, and an action in the instance's history. The
+    /// tuple has the action's name, and the UUID of the API request if it is known.
     pub(super) fn begin_job(
         &mut self,
         (name, request): (&str, Option<Uuid>),
@@ -123,7 +124,8 @@ impl<'a> UnitOfWork<'a> {
         self.action.as_mut()
     }
 
-    /// Ends the latest action if it is still under way, because a delete interrupts its job.
+    /// Ends the latest action if it is still under way. Only a delete finds one: it interrupts a job, whereas other
+    /// actions begin when the one before has ended.
     fn close_action(&mut self) {
         let at = self.context.at;
         if let Some(action) = self.action()

@@ -249,10 +249,10 @@ impl DecisionContext<'_> {
         id: &str,
         row: Option<&ApplicationCredential>,
     ) -> Result<(), Refusal> {
-        let known = self.state.application_credentials.contains_key(id);
+        let is_known = self.state.application_credentials.contains_key(id);
         match row {
-            None if !known => return Err(not_found("application credential", &id)),
-            Some(_) if known => return Err(exists("application credential", &id)),
+            None if !is_known => return Err(not_found("application credential", &id)),
+            Some(_) if is_known => return Err(exists("application credential", &id)),
             None => {}
             Some(row) => {
                 if !self.state.users.contains_key(&row.user) {
@@ -323,8 +323,8 @@ impl DecisionContext<'_> {
         }
         let present = self.state.token_keys.len();
         let dropped = present.saturating_add(1).saturating_sub(TOKEN_KEYS_MAX);
-        for number in self.state.token_keys.keys().take(dropped) {
-            self.record(Change::TokenKey(*number, None));
+        for oldest in self.state.token_keys.keys().take(dropped) {
+            self.record(Change::TokenKey(*oldest, None));
         }
         self.record(Change::TokenKey(number, Some(Box::new(key.clone()))));
         Ok(())

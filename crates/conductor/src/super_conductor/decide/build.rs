@@ -253,13 +253,13 @@ impl<'a> DecisionContext<'a> {
         if is_accepted {
             self.record(Change::Build(instance, None));
         }
-        let is_allowed = mapping.reschedule == Reschedule::Allowed;
-        if is_allowed && is_built {
+        let may_reschedule = mapping.reschedule == Reschedule::Allowed;
+        if may_reschedule && is_built {
             let mut mapping = mapping.clone();
             mapping.reschedule = Reschedule::Never;
             self.set_mapping(instance, mapping);
         }
-        if (is_accepted && !is_allowed) || (is_allowed && is_built) {
+        if (is_accepted && !may_reschedule) || (may_reschedule && is_built) {
             self.forget_build_secrets(instance);
         }
         Outcome::Done

@@ -14,8 +14,11 @@ impl DecisionContext<'_> {
         name: &str,
         disabled: bool,
     ) -> Result<Outcome, Refusal> {
-        let others = self.state.cells.iter().filter(|(id, _)| **id != cell);
-        if cell == CellId::CELL0 || others.clone().any(|(_, other)| other.name == name) {
+        if cell == CellId::CELL0 {
+            return Err(exists("cell", &cell));
+        }
+        let mut others = self.state.cells.iter().filter(|(id, _)| **id != cell);
+        if others.any(|(_, other)| other.name == name) {
             return Err(exists("cell", &name));
         }
         let before = self.state.cells.get(&cell);
@@ -63,7 +66,7 @@ impl DecisionContext<'_> {
         hosts: &[(HostId, String)],
     ) -> Result<Outcome, Refusal> {
         self.cell(cell)?;
-        let mut names = BTreeSet::new();
+        let (mut named, mut names) = (BTreeSet::new(), BTreeSet::new());
         for (host, name) in hosts {
             let row = HostMapping {
                 cell,
@@ -75,10 +78,11 @@ impl DecisionContext<'_> {
                 Some(before) => self.record(Change::HostName(before.name.clone(), None)),
                 None => {}
             }
-            let named = self.state.host_names.get(name);
-            let is_of_other = named.is_some_and(|named| named != host);
-            let is_taken = is_of_other || !names.insert(name.as_str());
-            if is_taken {
+            let owner = self.state.host_names.get(name);
+            let belongs_to_another_host = owner.is_some_and(|owner| owner != host);
+            // A host that occurs twice would leave the first of its names behind.
+            let is_repeated = !named.insert(*host) || !names.insert(name.as_str());
+            if belongs_to_another_host || is_repeated {
                 return Err(exists("host", name));
             }
             self.record(Change::Host(*host, Some(Box::new(row))));
@@ -101,6 +105,7 @@ impl DecisionContext<'_> {
             return Err(in_use("host", &host));
         }
         let name = row.name.clone();
+        self.leave_aggregates(host)?;
         self.record(Change::HostName(name, None));
         self.record(Change::Host(host, None));
         self.record(Change::Service(host, None));

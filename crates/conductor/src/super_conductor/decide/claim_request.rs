@@ -136,8 +136,13 @@ impl<'a> DecisionContext<'a> {
         fault: Option<&Fault>,
     ) -> ClaimResponse {
         let Some(move_row) = self.state.moves.get(&migration) else {
-            // A move without a record has ended together with its instance.
-            return ClaimResponse::Gone;
+            let mapping = self.state.mappings.get(&instance);
+            return match mapping.is_some_and(|mapping| !mapping.is_deleting) {
+                // The move has been settled before, or control was restored to a state before the move. The instance
+                // lives on, and the audit finds what it holds too much or too little.
+                true => ClaimResponse::Done,
+                false => ClaimResponse::Gone,
+            };
         };
         let (Some(spec), Some(migration_row)) = (
             self.state.specs.get(&instance),

@@ -8,7 +8,7 @@ use crate::super_conductor::rows::{Move, Rebuild};
 use crate::super_conductor::state::Change;
 
 impl DecisionContext<'_> {
-    /// Drops the secrets for an instance's first build: its cell has them, or it is never built.
+    /// Removes the secrets for an instance's first build, because its cell has them or the instance is never built.
     pub(super) fn forget_build_secrets(&mut self, instance: InstanceId) {
         let spec = self.state.specs.get(&instance);
         if let Some(spec) = spec.filter(|spec| !spec.build_secrets.is_empty()) {

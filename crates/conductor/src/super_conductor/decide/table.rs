@@ -138,27 +138,28 @@ impl DecisionContext<'_> {
         if row.is_none() && known.is_none() {
             return Err(not_found("aggregate", &aggregate));
         }
-        if known.is_some_and(|known| row.is_none() && !known.hosts.is_empty()) {
+        let is_mapped = |host: &HostId| self.state.hosts.contains_key(host);
+        if known.is_some_and(|known| row.is_none() && known.hosts.iter().any(is_mapped)) {
             return Err(wrong_state("aggregate", &aggregate, "not empty"));
         }
+        let before = known.map_or(&[][..], |known| known.hosts.as_slice());
         let mut row = row.cloned();
         if let Some(row) = &mut row {
             row.hosts.sort_unstable();
             row.hosts.dedup();
-            for host in &row.hosts {
-                if !self.state.hosts.contains_key(host) {
-                    return Err(not_found("host", host));
-                }
+            // Older releases left a host in its aggregates when it was unmapped. Such hosts leave the aggregate here.
+            (row.hosts).retain(|host| is_mapped(host) || before.binary_search(host).is_err());
+            if let Some(host) = row.hosts.iter().find(|host| !is_mapped(host)) {
+                return Err(not_found("host", host));
             }
             self.check_aggregate(aggregate, known, row)?;
         }
-        let before = known.map_or(&[][..], |known| known.hosts.as_slice());
         let after = row.as_ref().map_or(&[][..], |row| row.hosts.as_slice());
         let removed = before.iter().filter(|host| !after.contains(host));
         let added = after.iter().filter(|host| !before.contains(host));
         let removed = removed.map(|host| (*host, false));
         for (host, is_member) in removed.chain(added.map(|host| (*host, true))) {
-            self.set_aggregate_member(host, aggregate, is_member)?;
+            self.change_provider_aggregates(host, &[aggregate], is_member.then_some(aggregate))?;
         }
         self.record(Change::Aggregate(aggregate, row.map(Box::new)));
         Ok(Outcome::Done)
@@ -198,23 +199,40 @@ impl DecisionContext<'_> {
         }
     }
 
-    /// Adds the provider of a host to an aggregate of placement, or removes it from the aggregate.
-    fn set_aggregate_member(
+    /// Removes a host from all its aggregates.
+    pub(super) fn leave_aggregates(&mut self, host: HostId) -> Result<(), Refusal> {
+        let rows = self.state.aggregates.iter();
+        let left: Vec<(Uuid, Aggregate)> = rows
+            .filter(|(_, row)| row.hosts.binary_search(&host).is_ok())
+            .map(|(aggregate, row)| (*aggregate, Aggregate::clone(row)))
+            .collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        let aggregates: Vec<Uuid> = left.iter().map(|(aggregate, _)| *aggregate).collect();
+        self.change_provider_aggregates(host, &aggregates, None)?;
+        for (aggregate, mut row) in left {
+            row.hosts.retain(|member| *member != host);
+            self.record(Change::Aggregate(aggregate, Some(Box::new(row))));
+        }
+        Ok(())
+    }
+
+    /// Removes the provider of a host from aggregates of placement, and then adds it to one.
+    fn change_provider_aggregates(
         &mut self,
         host: HostId,
-        aggregate: Uuid,
-        is_member: bool,
+        removed: &[Uuid],
+        added: Option<Uuid>,
     ) -> Result<(), Refusal> {
         let Some(provider) = self.placement.provider_by_uuid(host.0) else {
             return Ok(());
         };
         let ids = provider.aggregates.iter();
         let uuids = ids.map(|id| self.placement.aggregate_uuid(*id).to_owned());
-        let aggregate = aggregate.to_string();
-        let mut aggregates: Vec<String> = uuids.filter(|uuid| *uuid != aggregate).collect();
-        if is_member {
-            aggregates.push(aggregate);
-        }
+        let removed: Vec<String> = removed.iter().map(Uuid::to_string).collect();
+        let mut aggregates: Vec<String> = uuids.filter(|uuid| !removed.contains(uuid)).collect();
+        aggregates.extend(added.map(|aggregate| aggregate.to_string()));
         let command = placement::Command::SetAggregates {
             provider: host.0,
             generation: Some(provider.generation),
