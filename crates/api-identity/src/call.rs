@@ -34,7 +34,7 @@ pub(crate) struct Head {
     pub(crate) origin: String,
     /// The host alone, for the catalog.
     pub(crate) host: String,
-    /// The address of the client. If the request came through trusted proxies, they name it.
+    /// The address of the client. If the request came through trusted proxies, they name it. `None` if it is not known.
     pub(crate) client_address: Option<IpAddr>,
     /// The token of the caller; empty if there is none.
     pub(crate) token: Secret,
@@ -50,7 +50,7 @@ const CHANGE_TRIES_MAX: usize = 5;
 
 /// A request, as handlers see it.
 pub(crate) struct Call<'r> {
-    pub(crate) state: &'r ApiState,
+    pub(crate) api_state: &'r ApiState,
     pub(crate) head: &'r Head,
     pub(crate) identity: Option<&'r Identity>,
     pub(crate) query: Query<'r>,
@@ -67,7 +67,7 @@ impl Call<'_> {
 
     /// The present time.
     pub(crate) fn now(&self) -> Timestamp {
-        self.state.accounts.control().now()
+        self.api_state.accounts.control().now()
     }
 
     /// A link to a path below `/v3`.
@@ -89,7 +89,7 @@ impl Call<'_> {
     /// The details of the caller's token. They say more than the caller's identity, so the token is checked again.
     pub(crate) fn caller_token(&self) -> ApiResult<TokenDetails> {
         let token = self.head.token.expose();
-        let checked = self.state.accounts.check(token, REJECT_EXPIRED);
+        let checked = self.api_state.accounts.check(token, REJECT_EXPIRED);
         checked.map_err(|_| error::unauthorized())
     }
 
@@ -98,7 +98,7 @@ impl Call<'_> {
         &self,
         compute: impl Fn(&super_conductor::State) -> T + Send,
     ) -> T {
-        let control = self.state.accounts.control();
+        let control = self.api_state.accounts.control();
         control
             .read(move |state, _| compute(&state.conductor))
             .await
@@ -111,7 +111,7 @@ impl Call<'_> {
     }
 
     async fn submit(&self, command: Command) -> ApiResult<Result<(), super_conductor::Refusal>> {
-        let answer = self.state.accounts.control().submit(command).await;
+        let answer = self.api_state.accounts.control().submit(command).await;
         match answer {
             Ok(decision) => Ok(decision.map(|_| ())),
             Err(SubmitError::TooLarge { .. }) => {

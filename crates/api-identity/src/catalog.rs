@@ -12,9 +12,10 @@ pub struct CatalogEntry {
     pub service_type: &'static str,
     /// The name that people see.
     pub name: &'static str,
-    /// `http` or `https`.
+    /// `http` or `https`; not used if there is a `public_url`.
     pub scheme: &'static str,
-    /// The port on the host by which the client reaches the identity API.
+    /// The service's port, on the host by which the client reaches the identity API; not used if there is a
+    /// `public_url`.
     pub port: u16,
     /// The path of the API, such as `/v2.1`; may be empty.
     pub path: &'static str,

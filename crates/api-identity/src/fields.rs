@@ -15,8 +15,10 @@ const PASSWORD_BYTES_MAX: usize = 4096;
 
 /// Parses a JSON object field by field. [`Self::finish`] rejects the object if it has other fields.
 pub(crate) struct Fields<'a> {
+    /// The path of the object within the body; empty for the body itself.
     path: Cow<'a, str>,
     map: &'a Map<String, Value>,
+    /// The names of the fields that were taken.
     taken: Vec<&'a str>,
 }
 

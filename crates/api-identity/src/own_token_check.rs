@@ -10,8 +10,9 @@ use placewright_control::accounts::{Accounts, TokenDetails, TokenScope};
 /// Checks tokens on control's state.
 pub struct OwnTokenCheck {
     accounts: Accounts,
-    /// A token of this process alone, with which its own agents write to placement.
+    /// A token of this process alone, with which its own agents write to placement. `None` if there is no such token.
     process_token: Option<Secret>,
+    /// The identity of a caller with the process token: an administrator.
     process_identity: Arc<Identity>,
 }
 

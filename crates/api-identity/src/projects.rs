@@ -31,7 +31,7 @@ fn to_json(call: &Call<'_>, id: &str, row: &Project) -> Value {
     })
 }
 
-/// The projects in which a user has a role.
+/// The projects in which a user has a role and that pass the filters of the query.
 pub(crate) fn of_user(call: &Call<'_>, state: &State, user: &str) -> Vec<Value> {
     let assignments = state.assignments_of(user);
     let projects = assignments.filter_map(|(scope, _)| {

@@ -40,7 +40,7 @@ pub struct IdentityOptions {
 
 /// The Identity API without sockets: it takes requests and returns responses.
 pub struct IdentityService {
-    state: ApiState,
+    api_state: ApiState,
     /// The index in [`TABLE`] of each path.
     router: Router<usize>,
 }
@@ -72,7 +72,7 @@ impl IdentityService {
     /// Creates the Identity API on the accounts of a running control.
     pub fn new(gateway: Arc<Gateway>, accounts: Accounts, options: IdentityOptions) -> Self {
         Self {
-            state: ApiState {
+            api_state: ApiState {
                 gateway,
                 accounts,
                 passwords: options.passwords,
@@ -85,7 +85,7 @@ impl IdentityService {
 
     /// Scheme, host and port of the API as the client addresses it.
     fn origin(&self, parts: &Parts) -> String {
-        placewright_http::origin(parts, self.state.public_url.as_deref())
+        placewright_http::origin(parts, self.api_state.public_url.as_deref())
     }
 
     /// The route of a path below `/v3` and the values of its parameters; `None` if there is no such path.
@@ -124,7 +124,7 @@ impl IdentityService {
                 .and_then(|value| value.to_str().ok());
             Secret::new(value.unwrap_or("").trim())
         };
-        let authenticator = self.state.gateway.authenticator();
+        let authenticator = self.api_state.gateway.authenticator();
         let host = authority(parts);
         let host = host.as_ref().map_or("localhost", Authority::host);
         let head = Head {
@@ -146,7 +146,7 @@ impl Api for IdentityService {
     type Request = MatchedRequest;
 
     fn gateway(&self) -> &Gateway {
-        &self.state.gateway
+        &self.api_state.gateway
     }
 
     fn required_access(
@@ -228,7 +228,7 @@ impl Api for IdentityService {
             };
             let query = Query::parse(uri.query().unwrap_or(""), syntax);
             let call = Call {
-                state: &self.state,
+                api_state: &self.api_state,
                 head,
                 identity,
                 query: query.map_err(|error| ApiError::bad_request(error.to_string()))?,

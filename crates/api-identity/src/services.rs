@@ -9,14 +9,14 @@ use crate::error;
 
 /// `GET /v3/services`.
 pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
-    let mut items = call.state.catalog.services(&call.head.origin);
+    let mut items = call.api_state.catalog.services(&call.head.origin);
     items.retain(|item| passes(call, item, "type") && passes(call, item, "name"));
     call.list("services", "/services", items)
 }
 
 /// `GET /v3/services/{service_id}`.
 pub(crate) async fn show(call: &Call<'_>) -> ApiResult<Reply> {
-    let items = call.state.catalog.services(&call.head.origin);
+    let items = call.api_state.catalog.services(&call.head.origin);
     one("service", call.parameter("service_id"), items)
 }
 
@@ -39,19 +39,19 @@ pub(crate) async fn endpoint(call: &Call<'_>) -> ApiResult<Reply> {
 
 /// `GET /v3/regions`.
 pub(crate) async fn regions(call: &Call<'_>) -> ApiResult<Reply> {
-    let region = call.state.catalog.region(&call.head.origin);
+    let region = call.api_state.catalog.region(&call.head.origin);
     call.list("regions", "/regions", vec![region])
 }
 
 /// `GET /v3/regions/{region_id}`.
 pub(crate) async fn region(call: &Call<'_>) -> ApiResult<Reply> {
-    let region = call.state.catalog.region(&call.head.origin);
+    let region = call.api_state.catalog.region(&call.head.origin);
     one("region", call.parameter("region_id"), vec![region])
 }
 
 fn all_endpoints(call: &Call<'_>) -> Vec<Value> {
     let head = call.head;
-    call.state.catalog.endpoints(&head.origin, &head.host)
+    call.api_state.catalog.endpoints(&head.origin, &head.host)
 }
 
 fn passes(call: &Call<'_>, item: &Value, key: &str) -> bool {

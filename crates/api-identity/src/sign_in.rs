@@ -18,12 +18,14 @@ use crate::sign_in_body::{Credentials, Named, SignInBody};
 
 /// A token that was just issued.
 pub(crate) struct Issued {
+    /// The token as clients send it.
     pub(crate) text: String,
     pub(crate) details: TokenDetails,
 }
 
 /// A user who has signed in.
 struct SignedIn {
+    /// The id of the user.
     user: String,
     /// How the user signed in, for this token and for those from which it was derived.
     methods: Vec<Method>,
@@ -32,6 +34,7 @@ struct SignedIn {
     /// If the user signed in with another token: the audit id of the token that the user got with credentials, from
     /// which all further ones were derived.
     audit_root: Option<[u8; 16]>,
+    /// The id of the application credential with which the user signed in, or from which the given token was derived.
     application_credential: Option<String>,
     /// The only scope that the new token may have: that of the application credential for which the token is issued.
     /// `None` if no application credential was used.
@@ -100,18 +103,18 @@ impl Call<'_> {
     }
 
     fn with_token(&self, token: &str) -> ApiResult<SignedIn> {
-        let details = self.state.accounts.check(token, REJECT_EXPIRED);
+        let details = self.api_state.accounts.check(token, REJECT_EXPIRED);
         let content = details.map_err(|_| unauthorized())?.content;
         let mut methods = content.methods.clone();
         if !methods.contains(&Method::Token) {
             methods.push(Method::Token);
         }
-        let fixed_scope = content.application_credential.is_some();
+        let has_fixed_scope = content.application_credential.is_some();
         Ok(SignedIn {
             methods,
             expires_at: content.expires_at,
             audit_root: Some(content.audit_root.unwrap_or(content.audit)),
-            fixed_scope: fixed_scope.then_some(content.scope),
+            fixed_scope: has_fixed_scope.then_some(content.scope),
             application_credential: content.application_credential,
             user: content.user,
         })
@@ -121,14 +124,14 @@ impl Call<'_> {
         SignedIn {
             user,
             methods: vec![method],
-            expires_at: self.state.accounts.expiry(self.now()),
+            expires_at: self.api_state.accounts.expiry(self.now()),
             audit_root: None,
             application_credential: None,
             fixed_scope: None,
         }
     }
 
-    /// Checks a password or a secret. It is always wrong without a hash, but takes as long.
+    /// Checks a password or a secret. Without a hash it counts as wrong, after the same time as a check with a hash.
     async fn verify(
         &self,
         name: &str,
@@ -141,7 +144,7 @@ impl Call<'_> {
             password,
             hash: hash.filter(|hash| !hash.is_empty()),
         };
-        let verified = self.state.passwords.verify(attempt).await;
+        let verified = self.api_state.passwords.verify(attempt).await;
         match verified.map_err(error::from_auth)? {
             true => Ok(()),
             false => Err(unauthorized()),
@@ -180,7 +183,7 @@ impl Call<'_> {
             application_credential: signed_in.application_credential,
             user: signed_in.user,
         };
-        let accounts = &self.state.accounts;
+        let accounts = &self.api_state.accounts;
         let text = accounts.sign(&content).await.map_err(|reason| {
             tracing::error!(reason, "no token can be signed");
             ApiError::unavailable("No token can be issued at present: try again later.")

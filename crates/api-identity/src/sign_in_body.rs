@@ -136,8 +136,8 @@ fn is_default_domain(fields: &mut Fields<'_>) -> ApiResult<bool> {
     };
     let id = domain.text("id")?;
     let name = domain.text("name")?;
-    let has_id = id.is_none_or(|id| id == DEFAULT_DOMAIN);
-    Ok(has_id && name.is_none_or(|name| name == DEFAULT_DOMAIN_NAME))
+    let id_matches = id.is_none_or(|id| id == DEFAULT_DOMAIN);
+    Ok(id_matches && name.is_none_or(|name| name == DEFAULT_DOMAIN_NAME))
 }
 
 fn scope(auth: &mut Fields<'_>) -> ApiResult<RequestedScope> {

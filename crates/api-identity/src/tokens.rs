@@ -18,7 +18,7 @@ pub(crate) async fn sign_in(call: &Call<'_>) -> ApiResult<Reply> {
     let body = SignInBody::parse(&call.json()?)?;
     // Another replica may have made the user a moment ago, or disabled it. The dispatcher confirms the state for
     // requests with a token only.
-    call.state.gateway.confirm_state().await?;
+    call.api_state.gateway.confirm_state().await?;
     let issued = call.issue(body).await?;
     let value = call.token_body(&issued.details).await;
     Reply::value(201, &value)?.with_subject_token(&issued.text)
@@ -47,7 +47,7 @@ pub(crate) async fn revoke(call: &Call<'_>) -> ApiResult<Reply> {
 
 /// `GET /v3/auth/catalog`.
 pub(crate) async fn catalog(call: &Call<'_>) -> ApiResult<Reply> {
-    let catalog = call.state.catalog.in_token(&call.head.host);
+    let catalog = call.api_state.catalog.in_token(&call.head.host);
     Reply::value(
         200,
         &json!({"catalog": catalog, "links": {"self": call.link("/auth/catalog")}}),
@@ -96,7 +96,7 @@ impl Call<'_> {
                 "The header X-Subject-Token is missing.",
             ));
         }
-        let checked = self.state.accounts.check(subject, allow_expired);
+        let checked = self.api_state.accounts.check(subject, allow_expired);
         let is_own = |details: &TokenDetails| details.content.user == self.caller_id();
         if !checked.as_ref().is_ok_and(is_own) {
             self.require_admin_or_service()?;
@@ -110,7 +110,7 @@ impl Call<'_> {
     async fn token_body(&self, details: &TokenDetails) -> Value {
         let wants_catalog = self.query.get("nocatalog").is_none();
         self.read(|state| {
-            let catalog = wants_catalog.then(|| self.state.catalog.in_token(&self.head.host));
+            let catalog = wants_catalog.then(|| self.api_state.catalog.in_token(&self.head.host));
             token_json::token(details, state, catalog)
         })
         .await

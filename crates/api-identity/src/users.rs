@@ -51,10 +51,11 @@ pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Reply> {
         return call.list("users", "/users", vec![own]);
     }
     call.require_admin()?;
-    let is_own_domain = call.passes_domain();
+    // All users are in the only domain.
+    let may_pass = call.passes_domain();
     let items = call
         .read(|state| {
-            let rows = state.users().iter().filter(|_| is_own_domain);
+            let rows = state.users().iter().filter(|_| may_pass);
             let rows = rows.filter(|(_, row)| {
                 call.passes("name", &row.name) && call.passes_enabled(row.enabled)
             });
@@ -198,13 +199,17 @@ pub(crate) async fn change_password(call: &Call<'_>) -> ApiResult<Reply> {
         password: &present,
         hash: hash.as_deref().filter(|hash| !hash.is_empty()),
     };
-    let verified = call.state.passwords.verify(attempt).await;
+    let verified = call.api_state.passwords.verify(attempt).await;
     if !verified.map_err(error::from_auth)? {
         return Err(error::unauthorized());
     }
     let password = call.hash(&new).await?;
     call.change(|state| {
         let known = state.users().get(id).ok_or_else(error::unauthorized)?;
+        // The password that was verified must still be the user's: an administrator may have replaced it meanwhile.
+        if Some(&known.password.0) != hash.as_ref() {
+            return Err(error::unauthorized());
+        }
         let row = User {
             password: password.clone(),
             password_set_at: call.now(),
@@ -251,7 +256,7 @@ pub(crate) async fn all_groups(call: &Call<'_>) -> ApiResult<Reply> {
 impl Call<'_> {
     /// The hash of a new password or secret.
     pub(crate) async fn hash(&self, password: &Secret) -> ApiResult<HiddenText> {
-        let hashed = self.state.passwords.hash(password).await;
+        let hashed = self.api_state.passwords.hash(password).await;
         hashed.map(HiddenText).map_err(error::from_auth)
     }
 }

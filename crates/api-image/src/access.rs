@@ -10,7 +10,9 @@ use crate::request::RoutedRequest;
 /// The caller of a request for images.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Viewer<'a> {
+    /// The id of the caller's project; empty if it has none.
     pub(crate) project: &'a str,
+    /// Whether the caller may see and change images of all projects.
     pub(crate) is_administrator: bool,
 }
 

@@ -11,7 +11,7 @@ use placewright_http::{ApiError, ApiResult, Body, BodySink, FileBody, Reply, con
 use uuid::Uuid;
 
 use crate::access::Viewer;
-use crate::request::{ApiState, CHANGE_TRIES_MAX, RoutedRequest};
+use crate::request::{ApiState, CHANGE_TRIES_MAX, NotSubmitted, RoutedRequest};
 use crate::upload::{self, Inbox, Received, Upload};
 use crate::{error, images};
 
@@ -106,20 +106,22 @@ pub(crate) async fn upload(request: &RoutedRequest<'_>, inbox: &Inbox) -> ApiRes
              image is active, or delete it and make it anew."
         )));
     }
-    let activated = activate(request, content).await;
-    if activated.is_err() {
-        // The image stays without bytes, so that another upload is possible.
-        let folder = request.api_state.folder.clone();
-        upload::run(move || folder.remove(id)).await?;
+    if let Err(failure) = activate(request, content).await {
+        // The image stays without bytes, so that another upload is possible; but if it may be active, it needs its file.
+        if !failure.may_have_had_effect {
+            let folder = request.api_state.folder.clone();
+            upload::run(move || folder.remove(id)).await?;
+        }
+        return Err(failure.error);
     }
-    activated.map(|()| Reply::empty(204))
+    Ok(Reply::empty(204))
 }
 
 /// Makes an image active by recording the size and hashes of its bytes, unless the limit of its project is exceeded.
 async fn activate(
     request: &RoutedRequest<'_>,
     content: placewright_conductor::super_conductor::ImageContent,
-) -> ApiResult<()> {
+) -> Result<(), NotSubmitted> {
     let id = request.image;
     for _ in 0..CHANGE_TRIES_MAX {
         let known = images::visible(request).await?;
@@ -141,10 +143,10 @@ async fn activate(
             Ok(_) => return Ok(()),
             // Another change of the image was faster: read the image again.
             Err(Refusal::Changed) => {}
-            Err(refusal) => return Err(error::from_refusal(&refusal)),
+            Err(refusal) => return Err(error::from_refusal(&refusal).into()),
         }
     }
-    Err(error::changed_by_others())
+    Err(error::changed_by_others().into())
 }
 
 /// The response with the bytes of an image, or 204 if it has none yet.

@@ -15,7 +15,9 @@ const OF_PAGE: [&str; 5] = ["limit", "marker", "sort", "sort_key", "sort_dir"];
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
     conditions: Vec<Condition>,
+    /// `None` if the query names no visibility. [`VisibilityFilter::All`] is not the same: it adds community images.
     visibility: Option<VisibilityFilter>,
+    /// Whether only hidden images are in the list; otherwise none of them is.
     is_hidden: bool,
     /// Which of the images that are shared with the viewer's project are in the list, by the status that the project
     /// gave its membership.
@@ -104,7 +106,7 @@ impl Filter {
                 .all(|condition| condition.holds(id, image))
     }
 
-    /// Whether an image that the viewer sees belongs into the viewer's list.
+    /// Whether an image that the viewer may know of belongs in the viewer's list, by its visibility and membership.
     fn is_listed(&self, viewer: Viewer<'_>, image: &Image) -> bool {
         if let Some(VisibilityFilter::Only(wanted)) = self.visibility
             && image.visibility != wanted

@@ -69,8 +69,8 @@ impl ImageFolder {
 
     /// The permissions of the files: their owner writes them, and the folder's group reads them if it reads the folder.
     fn file_permissions(&self) -> io::Result<Permissions> {
-        let folder = fs::metadata(&self.path)?.permissions().mode();
-        Ok(Permissions::from_mode(0o600 | (folder & 0o040)))
+        let folder_mode = fs::metadata(&self.path)?.permissions().mode();
+        Ok(Permissions::from_mode(0o600 | (folder_mode & 0o040)))
     }
 
     /// The file of an image.
@@ -126,8 +126,8 @@ impl ImageFolder {
         Ok(system.f_bavail.saturating_mul(system.f_frsize))
     }
 
-    /// Removes old files that belong to no image, as those of uploads and deletions that ended with their process,
-    /// and returns the number of files. `is_known` returns whether an image has bytes.
+    /// Removes old files that belong to no image, such as those of uploads and deletions that ended with their process.
+    /// Returns the number of removed files. `is_known` returns whether an image has bytes.
     ///
     /// # Errors
     ///

@@ -69,16 +69,16 @@ pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
         .await?;
     let mut answer = json!({"images": page.images, "schema": "/v2/schemas/images"});
     answer["first"] = json!(link(&query, None));
-    if let Some(next) = page.next {
-        answer["next"] = json!(link(&query, Some(next)));
+    if let Some(marker) = page.next_marker {
+        answer["next"] = json!(link(&query, Some(marker)));
     }
     Reply::value(200, &answer)
 }
 
 struct Page {
     images: Vec<Value>,
-    /// The last image of the page, if there are more.
-    next: Option<Uuid>,
+    /// The marker of the next page: the last image of this one. `None` if no images follow.
+    next_marker: Option<Uuid>,
 }
 
 fn page(
@@ -108,11 +108,11 @@ fn page(
     }
     entries.truncate(limit);
     entries.sort_unstable_by(|a, b| compare(order, *a, *b));
-    let next = entries.last().filter(|_| has_more).map(|(id, _)| *id);
+    let next_marker = entries.last().filter(|_| has_more).map(|(id, _)| *id);
     let images = entries.iter().map(|(id, image)| view::image(*id, image));
     Ok(Page {
         images: images.collect(),
-        next,
+        next_marker,
     })
 }
 

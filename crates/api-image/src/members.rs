@@ -93,7 +93,7 @@ pub(crate) async fn update(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
         let is_own = request.part == viewer.project;
         if !is_own && !viewer.is_administrator {
             let is_owner = viewer.check_changes(request.image, image).is_ok();
-            // Only the project itself says whether it takes the image.
+            // Only the project itself, or an administrator, says whether the project accepts the image.
             return Err(match is_owner {
                 true => ApiError::forbidden("Only the member itself may set its status."),
                 false => not_a_member(request),

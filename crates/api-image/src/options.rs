@@ -9,7 +9,8 @@ pub struct ImageOptions {
     pub limits: Limits,
 }
 
-/// Limits of an image, a project or the process. The error of a request that exceeds one names its option.
+/// Limits of an image, a project or the process. The error of a request that exceeds one names its option, unless the
+/// disk is too full (`free_bytes_min`).
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Images of a project.

@@ -12,7 +12,7 @@ use crate::{attributes, create, properties, view};
 /// The type of the body.
 pub(crate) const MEDIA_TYPE: &str = "application/openstack-images-v2.1-json-patch";
 
-/// Changes of one request.
+/// The most changes of one request.
 const OPERATIONS_MAX: usize = 256;
 
 /// One change.
@@ -93,7 +93,7 @@ fn parse_operation(index: usize, item: &Value) -> ApiResult<Operation<'_>> {
     })
 }
 
-/// The name in a JSON pointer to a member of the top level; `None` if the pointer is none of that kind.
+/// The name in a JSON pointer to a member of the top level; `None` if the text is not such a pointer.
 fn parse_path(path: &str) -> Option<String> {
     let name = path.strip_prefix('/')?;
     let is_name = !name.is_empty() && !name.contains('/');

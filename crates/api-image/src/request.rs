@@ -73,7 +73,7 @@ impl RoutedRequest<'_> {
         })
     }
 
-    /// Checks a policy rule, whose target belongs to this project.
+    /// Checks a policy rule for a target that belongs to this project.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl RoutedRequest<'_> {
                 let known = state.conductor.images().get(&self.image);
                 let known = known.ok_or_else(|| error::image_not_found(self.image))?;
                 let (next, answer) = change(known)?;
-                Ok((known.clone(), next, answer))
+                Ok::<_, ApiError>((known.clone(), next, answer))
             };
             let (known, next, answer): (Image, Option<Image>, T) = self.read(prepare).await?;
             match self
@@ -155,15 +155,15 @@ impl ApiState {
             .is_ok()
     }
 
-    /// Replaces the row of an image by `next`, if the row still is `known`. `None` stands for no row. The changes are
-    /// made only if all `checks` hold.
+    /// Replaces the row of an image by `next`, if the row still is `known` and all `checks` hold. `None` stands for no
+    /// row.
     pub(crate) async fn set_image(
         &self,
         id: Uuid,
         known: Option<Image>,
         next: Option<Image>,
         checks: Vec<LimitCheck>,
-    ) -> ApiResult<Result<Outcome, Refusal>> {
+    ) -> Result<Result<Outcome, Refusal>, NotSubmitted> {
         let mut command = Command::SetImage {
             id,
             image: next.map(Box::new),
@@ -179,14 +179,44 @@ impl ApiState {
             command: Box::new(command),
         };
         let answer = self.control.submit(command).await;
-        answer.map_err(|error| {
-            let text = chain(&error);
-            if matches!(error, SubmitError::TooLarge { .. }) {
-                return ApiError::too_large(format!("The change was not made: {text}."));
-            }
-            tracing::warn!("the change of an image was not made: {text}");
-            ApiError::unavailable("The change was not made: try again later.")
-                .with_retry_after(RETRY_AFTER)
+        answer.map_err(|error| NotSubmitted {
+            may_have_had_effect: error.may_have_had_effect(),
+            error: submit_error(&error),
         })
     }
+}
+
+/// The failure of a command that was submitted.
+#[derive(Debug)]
+pub(crate) struct NotSubmitted {
+    /// The error for the caller of the API.
+    pub(crate) error: ApiError,
+    /// Whether the command may have had its effect all the same.
+    pub(crate) may_have_had_effect: bool,
+}
+
+impl From<NotSubmitted> for ApiError {
+    fn from(failure: NotSubmitted) -> Self {
+        failure.error
+    }
+}
+
+impl From<ApiError> for NotSubmitted {
+    /// An error before anything was submitted.
+    fn from(error: ApiError) -> Self {
+        Self {
+            error,
+            may_have_had_effect: false,
+        }
+    }
+}
+
+fn submit_error(error: &SubmitError) -> ApiError {
+    let effect = error.effect();
+    let text = chain(error);
+    if matches!(error, SubmitError::TooLarge { .. }) {
+        return ApiError::too_large(format!("{effect}: {text}."));
+    }
+    tracing::warn!("the change of an image: {effect}: {text}");
+    ApiError::unavailable(format!("{effect}: try again later.")).with_retry_after(RETRY_AFTER)
 }

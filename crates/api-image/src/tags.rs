@@ -29,14 +29,14 @@ pub(crate) async fn remove(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
 
 async fn change(
     request: &RoutedRequest<'_>,
-    change: impl Fn(&mut Image) -> ApiResult<()> + Send + Sync,
+    change_tags: impl Fn(&mut Image) -> ApiResult<()> + Send + Sync,
 ) -> ApiResult<Reply> {
     let viewer = Viewer::of(request);
     let change = |image: &Image| {
         viewer.check_changes(request.image, image)?;
         request.authorize(Rule::ImagesUpdate, &image.owner)?;
         let mut image = image.clone();
-        change(&mut image)?;
+        change_tags(&mut image)?;
         image.updated_at = request.now();
         Ok((Some(image), ()))
     };

@@ -12,6 +12,7 @@ use crate::error::RETRY_AFTER;
 /// The transfers in one direction. Clones share their counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Transfers {
+    /// The most transfers of all projects at the same time.
     max: usize,
     projects: Arc<Mutex<BTreeMap<String, ProjectTransfers>>>,
 }
@@ -20,6 +21,7 @@ pub(crate) struct Transfers {
 #[derive(Clone, Copy, Debug, Default)]
 struct ProjectTransfers {
     count: usize,
+    /// How many bytes of the uploads under way have arrived; 0 for downloads.
     bytes: u64,
 }
 
@@ -28,6 +30,7 @@ struct ProjectTransfers {
 pub(crate) struct Transfer {
     transfers: Transfers,
     project: String,
+    /// How many bytes of an upload have arrived; 0 for a download.
     bytes: u64,
 }
 
