@@ -2,9 +2,9 @@
 //! for each project and, within it, one for each user.
 //!
 //! A flow has a virtual start, which grows by the virtual cost of each of its requests that runs. The next request to
-//! run is the first one of the flow with the smallest virtual start. The virtual time is the start of the request that
-//! ran last. A flow that becomes active begins at the virtual time or later, so a project cannot save up a share while
-//! it sends nothing.
+//! run is the first one of the flow with the smallest virtual start. The virtual time is the largest virtual start of
+//! the requests that have run. A flow that becomes active begins at the virtual time or later, so a project cannot save
+//! up a share while it sends nothing.
 //!
 //! The virtual cost of a request is its estimated cost multiplied by the requests that its project (for the nested
 //! flows: its user) has open when it arrives, itself included. So the virtual start of a project with many open
@@ -86,7 +86,8 @@ pub(crate) struct FairPool<W> {
     taken: usize,
     /// How many requests of all projects wait.
     waiting: usize,
-    /// The largest virtual start with which a request has run.
+    /// The largest virtual start with which a request has run. At the end of a busy period it advances to
+    /// `latest_start`.
     virtual_time: u64,
     /// The largest virtual start of any flow.
     latest_start: u64,
@@ -270,9 +271,10 @@ impl<W> FairPool<W> {
     /// Takes a seat for a new request, if one is free for its project.
     pub(crate) fn try_start(&mut self, charge: Charge) -> bool {
         let of_project = self.flows.get(&charge.project).map_or(0, |flow| flow.taken);
-        // No waiting request is passed over: while a seat is free, every waiting request is of a project that may not
-        // have another seat.
-        if !self.has_free_seat() || of_project >= self.seats_per_project_now() {
+        // A request that waits for the free seat is not passed over. There is one if the projects have just stopped
+        // sharing the pool, and the caller has not started the waiting requests yet.
+        let is_free = self.has_free_seat() && self.ready.is_empty();
+        if !is_free || of_project >= self.seats_per_project_now() {
             return false;
         }
         let virtual_time = self.virtual_time;
@@ -391,8 +393,9 @@ impl<W> FairPool<W> {
         }
     }
 
-    /// Corrects what a project was charged for a request, once the real cost is known, by `more` microseconds, which
-    /// may be negative. Does nothing for an unknown project.
+    /// Adds `more` to the virtual start of a project's flow: the cost of a refusal, or the difference between the
+    /// charges for the real and the estimated cost of a request, which may be negative. Does nothing for an unknown
+    /// project.
     pub(crate) fn charge(&mut self, project: u64, more: i64) {
         if let Some(flow) = self.flows.get_mut(&project) {
             flow.virtual_start = flow

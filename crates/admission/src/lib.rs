@@ -20,6 +20,7 @@ mod pool;
 mod pool_kind;
 mod recent_projects;
 mod refusal;
+mod seat;
 mod seat_counter;
 mod tenant_level;
 
@@ -27,7 +28,6 @@ pub use cost::{Kind, LaterWork};
 pub use options::{AdmissionOptions, Seats};
 pub use pool_kind::PoolKind;
 pub use refusal::Refusal;
+pub use seat::{IncomingRequest, Seat};
 pub use seat_counter::{Entrance, Exit, SeatCounter};
-pub use tenant_level::{
-    Arrival, Departure, IncomingRequest, PoolStatus, Seat, TenantLevel, Ticket,
-};
+pub use tenant_level::{Arrival, Departure, PoolStatus, TenantLevel, Ticket};

@@ -70,10 +70,11 @@ pub struct Seats {
     pub operators: usize,
     /// The tenants' seats for cheap requests.
     pub cheap: usize,
-    /// The tenants' seats for costly requests while one project sends requests.
+    /// The tenants' seats for costly requests while one project sends requests. Multi-create requests have as many
+    /// seats of their own.
     pub costly: usize,
-    /// The tenants' seats for costly requests while several projects send requests: half of the processors, so that the
-    /// other half is idle when a cheap request of another project comes.
+    /// Of the seats in `costly`, those that are given out while several projects send requests: half of the processors,
+    /// so that the other half is idle when a cheap request of another project comes.
     pub costly_when_shared: usize,
     /// The processors of the machine.
     pub processors: usize,

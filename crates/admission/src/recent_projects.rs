@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// For how long a project counts as present after its last request. A project that waits for each answer before it
-/// sends its next request is present all the time.
+/// For how long a project counts as present after its last request. It is longer than most answers take, so that a
+/// project that waits for each answer before its next request stays present.
 const PRESENT_FOR: Duration = Duration::from_secs(1);
 
 /// The last two projects that sent requests, each with the time of its last request.
@@ -26,8 +26,12 @@ impl RecentProjects {
 
     /// Whether several projects are present.
     pub(crate) fn are_several(&self, now: Duration) -> bool {
-        self.last_of_another
-            .is_some_and(|(_, at)| now.saturating_sub(at) < PRESENT_FOR)
+        self.several_until().is_some_and(|until| now < until)
+    }
+
+    /// The time until which several projects are or were present; `None` if fewer than two have sent requests.
+    pub(crate) fn several_until(&self) -> Option<Duration> {
+        (self.last_of_another).map(|(_, at)| at.saturating_add(PRESENT_FOR))
     }
 }
 

@@ -4,43 +4,32 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::cost::{CostTable, INSTANCE_COST_US, Kind, LaterWork};
+use crate::cost::{CostTable, INSTANCE_COST_US};
 use crate::fair_pool::Charge;
 use crate::options::{AdmissionOptions, Seats};
 use crate::pool::{Hold, Pool};
 use crate::pool_kind::PoolKind;
 use crate::recent_projects::RecentProjects;
 use crate::refusal::Refusal;
+use crate::seat::{IncomingRequest, Seat};
 
 /// The longest time for which a seat is held after a cheap or costly request.
 const HOLD_MAX: Duration = Duration::from_secs(1);
 
-/// The longest time for which a seat is held because of what its request has stored. Requests of other projects may wait
-/// for the seat, and a body need not be stored in full.
+/// The longest time for which a seat is held because of what its request has stored. It is this short because requests
+/// of other projects may wait for the seat, and because the size of what is stored is only an upper bound: not
+/// everything in a body is stored.
 const STORING_HOLD_MAX: Duration = Duration::from_millis(20);
 
-/// How much work behind the API (building instances, and storing) may be left to do before further multi-create requests
-/// wait. It is measured by the time that an eighth of the processors needs for it.
+/// How much work behind the API (building instances, and storing) may be left to do before further multi-create
+/// requests wait. It is measured by the time that an eighth of the processors needs for it.
 ///
 /// The time is this long because requests for a few thousand servers are common and should not wait. Other projects do
 /// not suffer from the work: it is shared fairly, and goes at a limited pace while several projects are present.
 const WORK_AHEAD_MAX: Duration = Duration::from_secs(20);
 
-/// The cost of a refused request for its project, in microseconds: its head and body were read.
+/// What a project is charged for reading a request that then does not run, in microseconds.
 const REFUSAL_COST_US: i64 = 50;
-
-/// A request that has arrived.
-#[derive(Debug, Clone, Copy)]
-pub struct IncomingRequest {
-    /// The project of the request, whose fair share of the level the request uses.
-    pub project: u64,
-    /// The user of the request, whose fair share of the project's share the request uses.
-    pub user: u64,
-    /// The route and method of the request, from which its cost is estimated.
-    pub kind: Kind,
-    /// The work behind the API that the request causes unless it is refused.
-    pub later_work: LaterWork,
-}
 
 /// The outcome of the arrival of a request that was not refused.
 #[derive(Debug)]
@@ -67,49 +56,6 @@ pub enum Departure {
     TimedOut,
     /// The client of the request has gone, so nobody waits for its response.
     ClientGone,
-}
-
-/// A request that runs. Its seat is given back with [`TenantLevel::finish`].
-#[derive(Debug)]
-#[must_use = "a seat that is not given back stays taken"]
-pub struct Seat {
-    request: IncomingRequest,
-    pool: PoolKind,
-    /// The estimated cost of the request, in microseconds.
-    estimate: u64,
-    /// How many requests the project had open when the request arrived, including this one.
-    crowd: u64,
-    /// When the request got the seat.
-    taken_at: Duration,
-    /// Whether several projects were present when the request got the seat.
-    was_shared: bool,
-    /// Whether the request still takes the seat. False while the request waits, and after the seat was given back
-    /// early.
-    is_taken: bool,
-    /// Whether the request was refused, so that no instances are built.
-    is_refused: bool,
-}
-
-impl Seat {
-    /// The pool that the seat belongs to.
-    #[must_use]
-    pub fn pool(&self) -> PoolKind {
-        self.pool
-    }
-
-    /// Records that the request was refused, so that it causes no work behind the API.
-    pub fn note_refused(&mut self) {
-        self.is_refused = true;
-    }
-
-    /// How much more the project has to be charged for the request than was estimated when it arrived; negative if
-    /// less. As in the charge for the estimate, the cost counts once for each open request of the project, so that
-    /// nobody gains by more connections.
-    fn more_than_estimated(&self, actual: u64) -> i64 {
-        let [actual, estimate, crowd] = [actual, self.estimate, self.crowd]
-            .map(|number| i64::try_from(number).unwrap_or(i64::MAX));
-        actual.saturating_sub(estimate).saturating_mul(crowd)
-    }
 }
 
 /// The state of a pool.
@@ -140,8 +86,9 @@ struct Queued<W> {
 /// The priority level of tenants. `W` is the value with which the caller of this type wakes the task of a waiting
 /// request.
 ///
-/// After [`Self::finish`], [`Self::give_back_early`] and [`Self::abandon`], and at the time that `finish` returned,
-/// call [`Self::start_next`] until it returns nothing.
+/// Call [`Self::start_next`] until it returns nothing: after [`Self::finish`], [`Self::give_back_early`] and
+/// [`Self::abandon`], at the time that `finish` returned, after an [`Self::arrive`] whose request waits, and, while
+/// requests wait, at the time [`Self::shared_until`].
 #[derive(Debug)]
 pub struct TenantLevel<W> {
     /// The most waiting requests of one project.
@@ -303,20 +250,21 @@ impl<W> TenantLevel<W> {
     /// Ends a request that kept a processor busy for this time.
     ///
     /// The project is charged for the time that the request really took. While several projects are present, the seat
-    /// may be held for a while. Then the end of the hold is returned, otherwise none. The seat of a cheap request is
-    /// held only from the project of the request; that of another request is held from all projects.
+    /// may be held for a while. Then the end of the hold is returned, otherwise none. A held seat of a cheap request is
+    /// withheld only from the project of the request. A held seat of a costly or multi-create request is withheld from
+    /// all projects.
     #[must_use = "the hold ends at that time only if somebody calls `start_next`"]
     pub fn finish(&mut self, seat: Seat, busy: Duration, now: Duration) -> Option<Duration> {
         let IncomingRequest {
             project,
             user,
             kind,
-            later_work: requested,
+            later_work: expected_work,
         } = seat.request;
-        let later_work = requested.unless(seat.is_refused);
+        let later_work = expected_work.unless(seat.is_refused);
         // Refused requests for instances would make these kinds of requests seem cheaper than they are.
-        if later_work.instances == requested.instances {
-            self.costs.learn(kind, requested.instances, busy);
+        if later_work.instances == expected_work.instances {
+            self.costs.learn(kind, expected_work.instances, busy);
         }
         let work_until = self.add_work(later_work.cost(), now);
         let id = self.next_id;
@@ -331,10 +279,11 @@ impl<W> TenantLevel<W> {
             return None;
         }
         let took = now.saturating_sub(seat.taken_at);
-        // The seat is held for as long as the request had it, so that a processor is idle for projects that wait for
-        // each response. It is held only for as long as the request used a processor if another project waits for a
-        // seat of the pool, or if the request began while its project was alone: then it ran beside many others of the
-        // project, and so took longer.
+        // Normally the seat is held for as long as the request had it, so that a processor is idle for projects that
+        // wait for each response. In two cases it is held only for as long as the request used a processor. The first
+        // is that another project waits for a seat of the pool. The second is that the request began while its project
+        // was alone: such a request shared the processors with many others of its project, so the time for which it had
+        // the seat says little.
         let fair = &self.pool(seat.pool).fair;
         let is_awaited = fair.waiting() > fair.waiting_of(project);
         let is_short = is_awaited || !seat.was_shared;
@@ -371,8 +320,9 @@ impl<W> TenantLevel<W> {
     /// the time is shorter, and with one open request the seat is not held.
     fn time_of_cheap(&self, cost: u64, crowd: u64) -> Duration {
         let seats = u64::try_from(self.cheap.fair.seats_per_project()).unwrap_or(u64::MAX);
-        let of_crowd = cost - cost / crowd.max(1);
-        let time = Duration::from_micros(of_crowd.saturating_mul(seats).saturating_mul(8));
+        // 0 for one open request, and nearly `cost` for many.
+        let scaled_cost = cost - cost / crowd.max(1);
+        let time = Duration::from_micros(scaled_cost.saturating_mul(seats).saturating_mul(8));
         (time / self.processors).min(HOLD_MAX)
     }
 
@@ -424,7 +374,8 @@ impl<W> TenantLevel<W> {
         self.close(project);
     }
 
-    /// Gives a seat back before the request has ended, because the request only waits from now on.
+    /// Gives a seat back before the request has ended. The caller does this when the request has had the seat for its
+    /// longest time, so that the request does not keep others from running.
     pub fn give_back_early(&mut self, seat: &mut Seat) {
         if std::mem::take(&mut seat.is_taken) {
             self.pool(seat.pool).fair.free_seat(seat.request.project);
@@ -435,6 +386,16 @@ impl<W> TenantLevel<W> {
     #[must_use]
     pub fn is_shared(&self, now: Duration) -> bool {
         self.recent.are_several(now)
+    }
+
+    /// The time from which on one project alone is present, unless another one sends a request before: then more seats
+    /// are given out. `None` if no request waits, or if one project alone is present already.
+    #[must_use]
+    pub fn shared_until(&self, now: Duration) -> Option<Duration> {
+        let pools = [&self.cheap, &self.costly, &self.multi_create];
+        let is_anybody_waiting = pools.iter().any(|pool| pool.fair.waiting() > 0);
+        let until = self.recent.several_until();
+        until.filter(|until| is_anybody_waiting && now < *until)
     }
 
     /// The state of a pool now.
@@ -457,7 +418,7 @@ impl<W> TenantLevel<W> {
 
     /// The number of flows in all pools. A project has a flow in each pool in which it has requests or is remembered.
     #[must_use]
-    pub fn projects(&self) -> usize {
+    pub fn flow_count(&self) -> usize {
         let pools = [&self.cheap, &self.costly, &self.multi_create];
         pools.iter().map(|pool| pool.fair.flows()).sum()
     }

@@ -281,7 +281,7 @@ proptest! {
             }
             // Each of the three pools keeps 1,024 idle flows, and up to 1,024 more until it forgets idle ones again.
             // Each of the two busy requests has one more flow.
-            prop_assert!(level.projects() <= 3 * 2 * 1024 + 2, "{}", level.projects());
+            prop_assert!(level.flow_count() <= 3 * 2 * 1024 + 2, "{}", level.flow_count());
         }
     }
 }

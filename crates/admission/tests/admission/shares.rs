@@ -259,10 +259,8 @@ fn costly_requests_use_a_quarter_of_the_processors_beside_others() {
     assert!((1.9..2.1).contains(&busy), "{busy} processors");
 }
 
-#[test]
-fn a_request_of_another_project_does_not_wait_twice_for_a_request_that_took_long() {
-    let ms = Duration::from_millis;
-    let costly = |project| IncomingRequest {
+fn costly(project: u64) -> IncomingRequest {
+    IncomingRequest {
         project,
         user: 0,
         kind: Kind {
@@ -272,7 +270,12 @@ fn a_request_of_another_project_does_not_wait_twice_for_a_request_that_took_long
             is_declared_costly: true,
         },
         later_work: LaterWork::default(),
-    };
+    }
+}
+
+#[test]
+fn a_request_of_another_project_does_not_wait_twice_for_a_request_that_took_long() {
+    let ms = Duration::from_millis;
     let mut level: TenantLevel<()> = TenantLevel::new(&AdmissionOptions::default(), SEATS);
     let mut running = Vec::new();
     while let Ok(Arrival::Started(seat)) = level.arrive(costly(1), ms(0), || ()) {
@@ -296,6 +299,26 @@ fn a_request_of_another_project_does_not_wait_twice_for_a_request_that_took_long
     let arrival = level.arrive(costly(1), ms(140), || ());
     assert!(matches!(arrival, Ok(Arrival::Waiting(_))), "{arrival:?}");
     assert_eq!(level.finish(seat, ms(5), ms(200)), Some(ms(205)));
+}
+
+#[test]
+fn a_waiting_request_starts_when_one_project_alone_is_present() {
+    let ms = Duration::from_millis;
+    let mut level: TenantLevel<u32> = TenantLevel::new(&AdmissionOptions::default(), SEATS);
+    let running = level.arrive(costly(1), ms(0), || 0);
+    assert!(matches!(running, Ok(Arrival::Started(_))), "{running:?}");
+    let arrival = level.arrive(costly(2), ms(10), || 1);
+    assert!(matches!(arrival, Ok(Arrival::Waiting(_))), "{arrival:?}");
+    assert_eq!(level.shared_until(ms(10)), Some(ms(1000)));
+    assert!(level.start_next(ms(999)).is_none());
+    // A request that arrives when the seat is free does not overtake the one that waits for it.
+    let arrival = level.arrive(costly(2), ms(1000), || 2);
+    assert!(matches!(arrival, Ok(Arrival::Waiting(_))), "{arrival:?}");
+    for expected in [1, 2] {
+        let (_, waiter) = level.start_next(ms(1000)).expect("a free seat");
+        assert_eq!(waiter, expected);
+    }
+    assert_eq!(level.shared_until(ms(1000)), None);
 }
 
 #[test]

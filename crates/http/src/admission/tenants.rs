@@ -1,6 +1,7 @@
 //! The level of tenants.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -22,6 +23,8 @@ pub(super) struct Tenants {
     started: Instant,
     queue_total_max: usize,
     queue_time: Duration,
+    /// Whether a task waits for the time at which one project alone is present.
+    is_sharing_watched: AtomicBool,
 }
 
 /// A request with a seat; dropping it gives the seat to the next one.
@@ -55,6 +58,7 @@ impl Tenants {
             started: Instant::now(),
             queue_total_max: options.queue_total_max,
             queue_time: options.queue_time,
+            is_sharing_watched: AtomicBool::new(false),
         }
     }
 
@@ -97,12 +101,16 @@ impl Tenants {
         let now = self.started.elapsed();
         let arrival = self.level.lock().arrive(request, now, make_waiter)?;
         Ok(match (arrival, receiver) {
-            (Arrival::Waiting(ticket), Some(receiver)) => Arrived::Waiting(WaitingTenant {
-                tenants: self,
-                ticket,
-                receiver,
-                departure: Departure::ClientGone,
-            }),
+            (Arrival::Waiting(ticket), Some(receiver)) => {
+                self.change(|_, _| ());
+                self.watch_sharing();
+                Arrived::Waiting(WaitingTenant {
+                    tenants: self,
+                    ticket,
+                    receiver,
+                    departure: Departure::ClientGone,
+                })
+            }
             (Arrival::Started(seat), _) => Arrived::Started(TenantPermit::new(self, seat)),
             // This cannot happen: a request that waits has made its receiver.
             (Arrival::Waiting(_), None) => return Err(Refusal::QueueFull(0)),
@@ -124,6 +132,31 @@ impl Tenants {
             }
         }
         result
+    }
+
+    /// While requests wait and several projects are present: starts a task, if there is none yet, that starts waiting
+    /// requests when one project alone is present.
+    fn watch_sharing(self: &Arc<Self>) {
+        let now = self.started.elapsed();
+        if self.level.lock().shared_until(now).is_none()
+            || Handle::try_current().is_err()
+            || self.is_sharing_watched.swap(true, Ordering::AcqRel)
+        {
+            return;
+        }
+        let tenants = Arc::clone(self);
+        spawn_contained(ContainedWork::HttpRequest, async move {
+            loop {
+                let now = tenants.started.elapsed();
+                let until = tenants.level.lock().shared_until(now);
+                let Some(until) = until else { break };
+                tokio::time::sleep_until(tenants.started + until).await;
+            }
+            tenants.is_sharing_watched.store(false, Ordering::Release);
+            tenants.change(|_, _| ());
+            // A request that began to wait before the flag was reset started no task, so this checks again for it.
+            tenants.watch_sharing();
+        });
     }
 
     /// Ends a request, and starts other requests when its seat is free, which may be later than now.
