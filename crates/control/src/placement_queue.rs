@@ -1,8 +1,8 @@
 //! Selects hosts for builds and moves: a thread ranks hosts and submits claims, and a task handles
 //! the answers.
 //!
-//! The thread does not wait for an answer before it ranks hosts for the next instance. The
-//! [placer](crate::placer) counts claims that are submitted but not decided.
+//! The thread does not wait for an answer before it ranks hosts for the next instance. Until a claim is decided, the
+//! [placer](crate::placer) counts its instances as if they were on their hosts.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -32,8 +32,8 @@ use work_queue::WorkQueue;
 
 pub(crate) use submit::Submitted;
 
-/// The most commands that wait for their answers.
-const COMMANDS_UNDER_WAY_MAX: usize = 128;
+/// No work is taken out of the queue while this many commands or more wait for their answers.
+const COMMANDS_BEFORE_PAUSE: usize = 128;
 /// The most claims that may wait for their answers when a command with several claims is submitted, that command's
 /// claims included. A command that has more claims than this by itself is submitted only when no other claims wait. So
 /// the commands of APIs and cells are decided between two such commands. A command with one claim is submitted
@@ -44,10 +44,11 @@ const WORK_AT_ONCE: usize = 16;
 /// While placements wait for their pace, the interval of checks whether the pace is still limited.
 const PACE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// The most instances of one request that are claimed by one command, if each of them may be placed without the others.
-/// Hosts for one command are searched in time slices, and each slice begins with a look at all of its instances.
+/// Hosts for one command are searched in time slices. Each slice first checks whether all of the command's instances
+/// still wait, so a larger command would spend much of its slices on these checks.
 const CLAIMS_AT_ONCE: usize = 256;
-/// The same while the pace is limited: then others wait for their commands, and a claim of a thousand hosts would hold
-/// them up for more than 10 milliseconds.
+/// Replaces [`CLAIMS_AT_ONCE`] while the pace is limited. The commands of other projects wait while a command is
+/// decided, which takes more than 10 microseconds for each of its instances.
 const CLAIMS_AT_ONCE_WHEN_LIMITED: usize = 64;
 
 /// An instance or a move that waits for a host.
@@ -83,7 +84,13 @@ impl WaitingForHost {
 #[derive(Clone)]
 pub(crate) struct PlacementQueue {
     shared: Arc<Shared>,
-    thread: Arc<Mutex<Option<JoinHandle<()>>>>,
+    thread: Arc<QueueThread>,
+}
+
+/// The thread of a queue. When the last handle of the queue is dropped, the thread is told to end.
+struct QueueThread {
+    shared: Arc<Shared>,
+    handle: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// The data that the thread and the handles share.
@@ -132,10 +139,11 @@ impl PlacementQueue {
         if let Err(error) = &thread {
             tracing::error!(%error, "the system gives no thread: nothing is scheduled");
         }
-        let placement_queue = Self {
-            shared,
-            thread: Arc::new(Mutex::new(thread.ok())),
-        };
+        let thread = Arc::new(QueueThread {
+            shared: Arc::clone(&shared),
+            handle: Mutex::new(thread.ok()),
+        });
+        let placement_queue = Self { shared, thread };
         (placement_queue, submitted)
     }
 
@@ -181,47 +189,49 @@ impl PlacementQueue {
 
     /// Ends the thread, and blocks until it has ended.
     pub(crate) fn stop(&self) {
-        self.shared.queue.lock().is_stopping = true;
-        self.shared.wake.notify_one();
-        if let Some(thread) = self.thread.lock().take() {
+        self.shared.tell_to_stop();
+        if let Some(thread) = self.thread.handle.lock().take() {
             // A thread that panicked has logged it.
             let _ = thread.join();
         }
     }
 }
 
-impl Drop for PlacementQueue {
+impl Drop for QueueThread {
     fn drop(&mut self) {
-        // The last handle is dropped while the thread runs: the thread holds no handle, only the shared data.
-        if Arc::strong_count(&self.thread) == 1 {
-            self.shared.queue.lock().is_stopping = true;
-            self.shared.wake.notify_one();
-        }
+        // The thread itself holds no handle of the queue, only the shared data.
+        self.shared.tell_to_stop();
     }
 }
 
 impl Shared {
+    fn tell_to_stop(&self) {
+        self.queue.lock().is_stopping = true;
+        self.wake.notify_one();
+    }
+
     fn run(&self, submitted: &mpsc::UnboundedSender<Submitted>) {
         let mut planner = Planner::new(self.control.options().clone(), self.scheduler.number());
-        let mut next_placement = Instant::now();
-        while let Some((taken, is_pace_limited)) = self.take_work(next_placement) {
+        let mut next_placement_at = Instant::now();
+        while let Some((taken, is_pace_limited)) = self.take_work(next_placement_at) {
             // Here tests inject a panic of this thread.
             placewright_tasks::injection_point(Task::ControlPlaces);
             planner.silent_cells = self.control.shared.views.read().silent_cells();
             let plans = self.plan(&mut planner, taken, is_pace_limited);
             let planned_at = self.scheduler.moment();
             for plan in plans {
-                let claims = plan.claim_count();
-                self.wait_for_room(claims);
+                let claim_count = plan.claim_count();
+                self.wait_for_room(claim_count);
                 if let Some(command) = self.submit(plan, planned_at) {
                     if is_pace_limited {
-                        next_placement =
+                        let now = Instant::now();
+                        next_placement_at =
                             self.pace
-                                .next_placement(claims, next_placement, Instant::now());
+                                .next_placement_at(claim_count, next_placement_at, now);
                     }
                     let mut queue = self.queue.lock();
                     queue.commands_under_way += 1;
-                    queue.claims_under_way += command.claims;
+                    queue.claims_under_way += command.claim_count;
                     drop(queue);
                     // Sending fails only while control shuts down, when the receiver is gone.
                     let _ = submitted.send(command);
@@ -281,22 +291,22 @@ impl Shared {
 
     /// Waits until a command with this many claims may be submitted, or until control stops. A command with
     /// one claim never waits.
-    fn wait_for_room(&self, claims: usize) {
+    fn wait_for_room(&self, claim_count: usize) {
         let mut queue = self.queue.lock();
-        while claims > 1
+        while claim_count > 1
             && queue.claims_under_way > 0
-            && queue.claims_under_way + claims > CLAIMS_UNDER_WAY_MAX
+            && queue.claims_under_way + claim_count > CLAIMS_UNDER_WAY_MAX
             && !queue.is_stopping
         {
             self.wake.wait(&mut queue);
         }
     }
 
-    /// Waits for work, and takes some of it out of the queue. The second value is whether the pace is limited. `None`
-    /// if control stops.
+    /// Waits for work, and takes some of it out of the queue; while the pace is limited, not before
+    /// `next_placement_at`. The second value is whether the pace is limited. `None` if control stops.
     fn take_work(
         &self,
-        next_placement: Instant,
+        next_placement_at: Instant,
     ) -> Option<(VecDeque<(String, PlanningWork)>, bool)> {
         let mut queue = self.queue.lock();
         loop {
@@ -304,15 +314,15 @@ impl Shared {
                 return None;
             }
             let is_empty = queue.work.is_empty() && queue.next.is_empty();
-            if is_empty || queue.commands_under_way >= COMMANDS_UNDER_WAY_MAX {
+            if is_empty || queue.commands_under_way >= COMMANDS_BEFORE_PAUSE {
                 self.wake.wait(&mut queue);
                 continue;
             }
             let is_pace_limited = self.pace.is_limited();
             let now = Instant::now();
-            if is_pace_limited && now < next_placement {
+            if is_pace_limited && now < next_placement_at {
                 // Whether several projects send requests may change meanwhile.
-                let until = next_placement.min(now + PACE_CHECK_INTERVAL);
+                let until = next_placement_at.min(now + PACE_CHECK_INTERVAL);
                 self.wake.wait_until(&mut queue, until);
                 continue;
             }
@@ -351,21 +361,22 @@ pub(crate) async fn handle_answers(
 ) {
     let shared = &placement_queue.shared;
     let mut under_way = FuturesUnordered::new();
-    let answered =
-        |command: Submitted| async move { (command.answer.await, command.handler, command.claims) };
+    let answered = |command: Submitted| async move {
+        (command.answer.await, command.handler, command.claim_count)
+    };
     loop {
         tokio::select! {
             command = submitted.recv() => match command {
                 Some(command) => under_way.push(answered(command)),
                 None => return,
             },
-            Some((answer, handler, claims)) = under_way.next(), if !under_way.is_empty() => {
+            Some((answer, handler, claim_count)) = under_way.next(), if !under_way.is_empty() => {
                 let follow_up = shared.handle_answer(answer, handler);
                 let mut queue = shared.queue.lock();
-                queue.claims_under_way = queue.claims_under_way.saturating_sub(claims);
+                queue.claims_under_way = queue.claims_under_way.saturating_sub(claim_count);
                 match follow_up {
                     Some(command) => {
-                        queue.claims_under_way += command.claims;
+                        queue.claims_under_way += command.claim_count;
                         under_way.push(answered(command));
                     }
                     None => queue.commands_under_way -= 1,

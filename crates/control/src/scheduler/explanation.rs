@@ -48,8 +48,11 @@ fn json_of<S: Serializer>(
 /// The effect of one filter.
 #[derive(Debug, Serialize)]
 struct FilterEffect {
+    /// The name of the filter.
     filter: String,
+    /// How many hosts the filter removed of those that the filters before it left.
     removed: usize,
+    /// How many hosts it left.
     left: usize,
 }
 

@@ -161,9 +161,9 @@ impl SchedulerHandle {
         }
     }
 
-    /// Placement's part of an explanation, computed on a thread that may block, and for one
-    /// request at a time. `since` is a moment after the query found nothing. `None` if the query names an unknown
-    /// resource class or trait.
+    /// Placement's part of an explanation, computed for one request at a time, and on a thread that may block unless it
+    /// takes very little time. `since` is a moment after the query found nothing. `None` if the query names an unknown
+    /// resource class or trait, or if the computation on the other thread panicked.
     pub async fn explain_query(
         &self,
         query: CandidateQuery,
@@ -173,6 +173,9 @@ impl SchedulerHandle {
         let _computation = shared.explanations.lock_computation().await;
         if let Some(found) = shared.explanations.computed_since(&query, since) {
             return found;
+        }
+        if ExplanationCache::is_quick(&shared.engine, &query) {
+            return (shared.explanations).find_or_compute(&shared.engine, &query, since);
         }
         let shared = Arc::clone(&self.shared);
         let computing = tokio::task::spawn_blocking(move || {
