@@ -355,7 +355,7 @@ impl Authority {
         let params = CertificateRevocationListParams {
             this_update: date(at - skew())?,
             next_update: date(later(at, REVOCATION_LIST_LIFE))?,
-            // A later list has a greater number, because revocations are never removed.
+            // A list with further revocations has a greater number, because revocations are never removed.
             crl_number: SerialNumber::from(u64::try_from(revoked.len()).unwrap_or(0) + 1),
             issuing_distribution_point: None,
             revoked_certs: certificates.collect::<Result<_, _>>()?,
@@ -366,6 +366,7 @@ impl Authority {
     }
 }
 
+/// [`SKEW`] in seconds.
 fn skew() -> i64 {
     i64::try_from(SKEW.as_secs()).unwrap_or(0)
 }

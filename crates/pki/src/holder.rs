@@ -107,12 +107,12 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, PkiError> {
     Ok(certificates)
 }
 
-/// A folder into which a certificate can be written. Whoever asks an authority for one makes sure of that first: the
-/// authority registers what it issues, and a word of an invitation is used up.
+/// A folder that was checked to be writable. Whoever requests a certificate makes this check first, because a
+/// certificate that cannot be written is lost: it is in the authority's register, and its invitation is used up.
 #[derive(Debug)]
 pub struct WritableFolder {
     directory: PathBuf,
-    /// The room on the disk, which is given up for the files.
+    /// A temporary file that reserves room on the disk. It is removed before the files are written.
     room: Staged,
 }
 

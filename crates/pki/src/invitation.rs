@@ -100,14 +100,18 @@ pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
 /// An invitation, as the authority stores it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Invitation {
+    /// The id of the word, in base 64.
     id: String,
-    /// SHA-256 of the secret. A secret of 128 random bits needs no slower hash.
+    /// SHA-256 of the secret, in base 64. A secret of 128 random bits needs no slower hash.
     #[serde(rename = "hash")]
     secret_hash: String,
+    /// The identity's names, as URIs.
     names: Vec<String>,
     dns: Vec<String>,
     addresses: Vec<std::net::IpAddr>,
+    /// The life of the certificate.
     life_s: u64,
+    /// When the invitation ends, in seconds since 1970.
     ends_at: i64,
     /// How many wrong secrets were tried.
     #[serde(rename = "wrong")]
@@ -120,7 +124,7 @@ impl Invitation {
     }
 }
 
-/// An invitation that was not used yet.
+/// An invitation that can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenInvitation {
     /// The names that the certificate will have.
@@ -171,7 +175,7 @@ impl Authority {
     }
 
     /// Uses an invitation: issues its certificate for the key of a request. The invitation cannot be used
-    /// again, even if the response is lost. If no certificate can be issued, it was not used.
+    /// again, even if the response is lost. If no certificate can be issued, the invitation stays open.
     ///
     /// # Errors
     ///
@@ -214,9 +218,9 @@ impl Authority {
         Ok(issued)
     }
 
-    /// Withdraws the invitations that `selects` accepts. Returns an entry for each, as the
-    /// register has them for certificates: with the names that the certificate would have had and the validity of the
-    /// invitation, without a serial number. `_locked` proves that the caller has locked the folder.
+    /// Withdraws the invitations that `selects` accepts. Returns an entry for each, in the form of the register: with
+    /// the names that the certificate would have had and the end of the invitation, and without a serial number.
+    /// `_locked` proves that the caller has locked the folder.
     pub(crate) fn withdraw(
         &self,
         selects: impl Fn(&RegisterEntry) -> bool,

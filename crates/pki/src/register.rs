@@ -12,18 +12,19 @@ use crate::files;
 const ISSUED: &str = "issued.jsonl";
 const REVOKED: &str = "revoked.jsonl";
 
-/// The entry of an issued certificate or of an invitation.
+/// The entry of an issued certificate, or an entry of the same form for an invitation that was withdrawn. Only the
+/// entries of certificates are in the register.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegisterEntry {
     /// The certificate's serial number, hexadecimal; empty for an invitation that was withdrawn.
     pub serial: String,
     /// Its names, as URIs.
     pub names: Vec<String>,
-    /// The beginning of its validity, in seconds since 1970.
+    /// The beginning of its validity, in seconds since 1970; for an invitation the same as `at`.
     pub not_before: i64,
     /// The end of its validity, in seconds since 1970.
     pub not_after: i64,
-    /// When it was issued, in seconds since 1970.
+    /// When the certificate was issued, or the invitation withdrawn, in seconds since 1970.
     pub at: i64,
     /// The operation that issued the certificate: `issue`, `renew` or `enrol`; `invite` for an invitation.
     #[serde(rename = "by")]

@@ -3,7 +3,8 @@
 //! Each renewal writes a line of the register and waits for the disk. Without a limit, the holder of one
 //! certificate could fill the disk with renewals.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use placewright_identity::Identity;
 
@@ -17,7 +18,7 @@ pub const RENEWED_MAX: usize = 10_000;
 #[derive(Debug, Default)]
 pub struct Renewals {
     /// The expiry times of the certificates in seconds since 1970, by a hash of the certificates' names.
-    expiries_by_names: BTreeMap<[u8; 32], VecDeque<i64>>,
+    expiries_by_names: BTreeMap<[u8; 32], BinaryHeap<Reverse<i64>>>,
 }
 
 impl Renewals {
@@ -25,8 +26,11 @@ impl Renewals {
     /// certificates that have expired by then.
     pub fn may_add(&mut self, identity: &Identity, now: i64) -> bool {
         self.expiries_by_names.retain(|_, expiries| {
-            while expiries.front().is_some_and(|expires_at| *expires_at < now) {
-                expiries.pop_front();
+            while expiries
+                .peek()
+                .is_some_and(|Reverse(expires_at)| *expires_at < now)
+            {
+                expiries.pop();
             }
             !expiries.is_empty()
         });
@@ -37,7 +41,7 @@ impl Renewals {
     /// Counts a renewed certificate that expires at `expires_at`, in seconds since 1970.
     pub fn add(&mut self, identity: &Identity, expires_at: i64) {
         let expiries = self.expiries_by_names.entry(names_hash(identity));
-        expiries.or_default().push_back(expires_at);
+        expiries.or_default().push(Reverse(expires_at));
     }
 }
 

@@ -71,6 +71,7 @@ pub fn run(flags: &ControlFlags) -> anyhow::Result<()> {
         .build()?;
     let serve = traces::exporting(&config.options.traces, serve(&config, start));
     let result = runtime.block_on(supervise(Task::Main, serve));
+    crate::audit_log::close();
     // If the store is still being loaded, the thread that loads it is not waited for.
     runtime.shutdown_background();
     drop(log);

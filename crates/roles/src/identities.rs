@@ -43,7 +43,7 @@ fn pki_config_error(key: &str, error: &PkiError) -> ConfigErrors {
 
 impl ControlIdentity {
     /// Loads the folders of control's certificate and of the authority, if the options name them. With the
-    /// authority, control's certificate is issued when it is missing or has expired.
+    /// authority, a certificate is issued if control has no valid one.
     ///
     /// # Errors
     ///
@@ -179,8 +179,8 @@ fn has_valid_certificate(folder: &Path) -> bool {
     loaded.is_ok_and(|loaded| loaded.current().facts.not_after > now())
 }
 
-/// Enrols with an invitation's word, or a file with one. Does nothing if the folder has a valid
-/// certificate, because the same command line may be run again.
+/// Enrols with an invitation's word, or a file with one. Does nothing without either, or if the folder has a
+/// certificate that has not expired, because the same command line may be run again.
 ///
 /// # Errors
 ///

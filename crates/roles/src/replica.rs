@@ -52,12 +52,12 @@ const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(1);
 /// The maximum number of attempts of a leader that ends to hand over the leadership.
 const HAND_OVER_ATTEMPTS: usize = 3;
 
-/// The identity of this replica among the others.
+/// How this replica is known to the others.
 #[derive(Debug)]
-struct Own {
-    /// The number of this replica, which no other replica has, and which is a new one at each start.
+struct ThisReplica {
+    /// Its number, which no other replica has, and which is a new one at each start.
     origin: u64,
-    /// The address at which the other replicas reach this one.
+    /// The address at which the other replicas reach it.
     address: String,
 }
 
@@ -100,7 +100,7 @@ impl<M: ReplicatedMachine> ReplicaGroup<M> {
         address: &str,
         connect: Connect,
     ) -> Result<Self, RecoverError> {
-        let own = Arc::new(Own {
+        let own = Arc::new(ThisReplica {
             origin: Uuid::new_v4().as_u64_pair().0,
             address: address.to_owned(),
         });

@@ -115,6 +115,7 @@ pub fn run(up: &Up) -> anyhow::Result<()> {
         .build()?;
     let serve = traces::exporting(&config.options.traces, up.serve(&config, simulation, start));
     let result = tokio_runtime.block_on(supervise(Task::Main, serve));
+    crate::audit_log::close();
     // The thread of a store that is still being loaded is not waited for.
     tokio_runtime.shutdown_background();
     drop(log);
@@ -173,8 +174,10 @@ impl Up {
         }
         // This process has cells of its own, so it is never one of several replicas.
         options.control.replica_address = None;
-        let store = &mut options.store.path;
-        store.get_or_insert_with(|| self.folder.join("control"));
+        if options.store.url.is_none() {
+            let store = &mut options.store.path;
+            store.get_or_insert_with(|| self.folder.join("control"));
+        }
         if options.compute.listen.is_none() {
             options.compute.listen = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, COMPUTE_PORT)));
         }
@@ -348,7 +351,7 @@ impl Up {
             identity: control.address("identity")?,
             clouds_file: match control.own_identity() {
                 Some(_) => OwnIdentity::clouds_file(&config.options),
-                None => self.folder.join("clouds.yaml"),
+                None => summary::open_clouds_file(&self.folder),
             },
             cells: Vec::new(),
             hosts,

@@ -40,8 +40,8 @@ pub(super) fn load(
     Ok((authenticator, policy))
 }
 
-/// What is needed to read files again while control runs: where the files of policies are, and the objects that take
-/// the new contents of these and of other files.
+/// What [`reread_on_signals`] needs: the paths of the policy files, and the objects that hold what was read from other
+/// files, whose paths they know.
 #[derive(Clone)]
 pub(super) struct AccessFiles {
     /// Where the files of policies are.
@@ -52,9 +52,9 @@ pub(super) struct AccessFiles {
     pub(super) tls: Arc<Listeners>,
 }
 
-/// Reads all files again with each signal. After each `check_interval`, also reads again the files that have changed,
-/// of two kinds: those of TLS, and those with the authorities by which Keystone's certificate is checked. Errors are
-/// logged, and the previous settings stay in effect. Ends when no more signals can come, as the runtime shuts down.
+/// Reads all files again with each signal. Also checks, at once and then every `check_interval`, whether the files of
+/// TLS or those with the authorities for Keystone's certificate have changed, and reads the changed ones again. Errors
+/// are logged, and the previous settings stay in effect. Ends when no more signals can come, as the runtime shuts down.
 pub(super) async fn reread_on_signals(
     mut signals: Signal,
     check_interval: Duration,
@@ -86,8 +86,7 @@ impl AccessFiles {
         !self.tls.is_empty() || self.gateway.authenticator().has_authorities()
     }
 
-    /// Reads again the files that have changed: of those of TLS, and of those with the authorities by which Keystone's
-    /// certificate is checked.
+    /// Reads again those files of TLS, and those with the authorities for Keystone's certificate, that have changed.
     fn reread_changed(&self) {
         self.tls.reread_changed();
         if let Err(error) = self.gateway.authenticator().reread_authorities_if_changed() {
@@ -95,7 +94,7 @@ impl AccessFiles {
         }
     }
 
-    /// Reads all files again.
+    /// Reads all files again, and opens the file of the audit log anew.
     fn reread(&self) {
         match Policy::load(&self.policy) {
             Ok((policy, warnings)) => {
@@ -115,7 +114,8 @@ impl AccessFiles {
             log.reopen();
         }
         tracing::info!(
-            "SIGHUP: read policies, passwords, certificates and authorities, as far as there are files"
+            "SIGHUP: read policies, passwords, certificates and authorities again, as far as there are files; an error \
+             above names each that was rejected"
         );
     }
 }

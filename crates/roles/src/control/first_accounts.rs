@@ -82,7 +82,18 @@ impl CloudsFile {
         if let Some(folder) = self.path.parent() {
             std::fs::create_dir_all(folder)?;
         }
-        private::create_file(&self.path)?.write_all(text.as_bytes())
+        self.replace_file(&text)
+    }
+
+    /// Replaces the file in one step, so that a crash or a full disk leaves the old file or the new one.
+    fn replace_file(&self, text: &str) -> io::Result<()> {
+        let mut new_path = self.path.clone().into_os_string();
+        new_path.push(".new");
+        let new_path = PathBuf::from(new_path);
+        let mut file = private::create_file(&new_path)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(new_path, &self.path)
     }
 
     /// Replaces the addresses in the file, because a port may have changed. A missing file is not written again,
@@ -111,7 +122,7 @@ impl CloudsFile {
             updated.push('\n');
         }
         if updated != text {
-            private::create_file(&self.path)?.write_all(updated.as_bytes())?;
+            self.replace_file(&updated)?;
         }
         Ok(())
     }

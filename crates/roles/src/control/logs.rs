@@ -115,6 +115,10 @@ struct QueuedLines {
 }
 
 impl QueuedLines {
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.newest.is_empty()
+    }
+
     /// Queues a line. While the queue is full, only the newest lines are kept.
     fn push(&mut self, line: &[u8]) {
         if self.newest.is_empty() && self.bytes.len() + line.len() <= QUEUE_BYTES_MAX {
@@ -170,7 +174,7 @@ impl LogQueue {
         let end = Instant::now() + FLUSH_TIMEOUT;
         while Instant::now() < end && !self.is_writer() {
             let queued = self.lock();
-            if queued.bytes.is_empty() && queued.newest.is_empty() && !queued.is_writing {
+            if queued.is_empty() && !queued.is_writing {
                 return;
             }
             drop(queued);
@@ -197,7 +201,7 @@ impl LogQueue {
             placewright_tasks::injection_point(Task::Log);
             let mut queued = self.lock();
             queued.is_writing = false;
-            while queued.bytes.is_empty() && !queued.is_closed {
+            while queued.is_empty() && !queued.is_closed {
                 queued = self
                     .wake
                     .wait(queued)
@@ -267,7 +271,7 @@ impl io::Write for LineWriter {
             // The thread that writes has ended, or is about to end.
             return io::stderr().write(line);
         }
-        let was_empty = queued.bytes.is_empty();
+        let was_empty = queued.is_empty();
         queued.push(line);
         drop(queued);
         if was_empty {
@@ -339,6 +343,17 @@ mod tests {
         }
         drop(log);
         assert_eq!(String::from_utf8_lossy(&written.lock().unwrap()), lines);
+    }
+
+    #[test]
+    fn a_line_that_is_longer_than_the_queue_is_written_like_any_other() {
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let log = Log::start(SlowOutput(Arc::clone(&written))).unwrap();
+        let mut writer = LineWriter(Arc::clone(&log.queue));
+        let line = vec![b'x'; QUEUE_BYTES_MAX + 1];
+        writer.write_all(&line).unwrap();
+        log.queue.flush();
+        assert_eq!(written.lock().unwrap().len(), line.len());
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub(crate) fn handshakes(options: &Options) -> HandshakeLimits {
     }
 }
 
-/// How often files are checked for changes.
+/// The interval at which files are checked for changes.
 pub(super) fn reload_check(options: &Options) -> Duration {
     milliseconds(options.tls.reload_check_ms)
 }
@@ -301,7 +301,7 @@ pub(super) fn policy(options: &Options) -> PolicyConfig {
     }
 }
 
-/// A limit; `None` for a negative number.
+/// A limit; `None`, which means no limit, for a negative number.
 fn limit<const MIN: i64, const MAX: i64>(number: Number<MIN, MAX>) -> Option<u64> {
     u64::try_from(number.get()).ok()
 }

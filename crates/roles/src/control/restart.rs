@@ -123,7 +123,8 @@ pub(crate) fn copy_listeners<'a>(
 /// The state of handing over to a successor.
 #[derive(Default)]
 pub(crate) struct HandOver {
-    /// The receiver of connections that become idle: a process that has asked this one to end, or systemd.
+    /// The receiver of connections that become idle: a process that has asked this one to end, or systemd. `None` until
+    /// one is known.
     successor: Mutex<Option<Arc<dyn Successor>>>,
     /// A channel that is disconnected when the successor has all connections.
     all_passed: Mutex<Option<Receiver<()>>>,

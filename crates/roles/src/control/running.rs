@@ -136,7 +136,7 @@ impl RunningControl {
         let directory = options.store.directory();
         let mut inherited = InheritedSockets::receive(&directory, options.control.take_over)?;
         let mut sockets = Sockets::take(options, &mut inherited)?;
-        // This may warn, so it comes after what may keep control from starting at all.
+        // This may warn, so it comes after the checks of the options and the sockets, which may end the start.
         let limits = descriptors::raise_and_divide_for_control(options, cells);
         let (mut registry, metrics) = Metrics::new(options);
         let sealer = open_sealer(options, cells, &sockets, &mut registry).await?;

@@ -231,7 +231,7 @@ fn compute_api(
         images: Arc::new(settings.images),
         device_profiles: Arc::new(settings.device_profiles),
         serves_images: options.image.listen.is_some(),
-        serves_networks: options.network.listen.is_some(),
+        serves_network_api: options.network.listen.is_some(),
         visible_topology: settings.visible_topology,
     };
     Ok(ComputeService::new(Arc::clone(gateway), runtime, compute))

@@ -255,8 +255,8 @@ impl Tls {
         )))
     }
 
-    /// The limits of the handshakes of a gRPC server, apart from those of the APIs, whose clients cannot use
-    /// them up.
+    /// The limits of the handshakes of a gRPC server. They are separate from those of the APIs, so that clients of the
+    /// APIs cannot use them up.
     pub(super) fn handshakes_of_roles(&self) -> Handshakes {
         self.threads.handshakes()
     }

@@ -21,7 +21,7 @@ impl StoreOptions {
 }
 
 impl StoreOptions {
-    /// The location of the store for operators: without names and passwords, and without options.
+    /// The location of the store for operators, without the names and passwords of users and the options of the URL.
     pub(crate) fn location(&self) -> String {
         match self.url.as_deref() {
             Some(url) if !url.starts_with(SQLITE_SCHEME) => without_secrets(url),

@@ -16,8 +16,8 @@ section! {
         file: Option<PathBuf> = "";
         /// The socket of the machine's syslog. Lines have the facility `authpriv`.
         syslog_socket: String = "/dev/log";
-        /// Most memory of requests whose lines are not written yet. The lines of further requests are left out and
-        /// counted: no request waits for the log.
+        /// The most memory that events may occupy whose lines are not written yet. The lines of further requests are
+        /// left out and counted: no request waits for the log.
         #[unit("bytes")]
         queue_bytes_max: Number<65_536, 17_179_869_184> = "16777216";
     }

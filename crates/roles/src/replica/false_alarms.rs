@@ -8,16 +8,17 @@ const RETURN_TIME: Duration = Duration::from_secs(10);
 const ALARM_LIFETIME: Duration = Duration::from_secs(60);
 /// The longest pause before a leader is reported as gone.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// How old a connection has to be before a further entry shows that the leader does its work. The entries of the first
-/// moments do not: a leader often gets one through before its store hangs, or a network that only lets small messages
-/// pass. A longer time would take a leader that is really cut off every two seconds for one that never works.
+/// How old a connection has to be before a further entry of the journal shows that the leader does its work. The
+/// entries of the first moments do not show it: a leader often gets one entry through although its store then hangs, or
+/// although the network only lets small messages pass. With a longer time, a leader that works, but whose connection is
+/// lost every two seconds, would count as one that never works.
 const WORKING_AFTER: Duration = Duration::from_millis(750);
 
 /// The leaders that this follower reported as gone although they were not. Two replicas that reach the store but not
 /// each other would each take the other one for gone, and would take over from one another for ever. So each false
 /// alarm makes this follower wait longer before it reports the same leader as gone again. Once that leader has done its
-/// work for this follower (see [`Self::told_durable`]), the false alarms about it are forgotten: it was only away for a
-/// time.
+/// work for this follower (see [`Self::note_durable_end`]), the false alarms about it are forgotten: it was only away
+/// for a time.
 #[derive(Debug, Default)]
 pub(crate) struct FalseAlarms {
     /// The leaders that were reported as gone a short time ago, each with the time of the report.
@@ -31,8 +32,8 @@ pub(crate) struct FalseAlarms {
 pub(crate) struct AcceptedConnection {
     leader_origin: u64,
     accepted_at: Instant,
-    /// The last durable end of the journal that the leader told before the connection was [`WORKING_AFTER`] old; 0 if
-    /// it told none.
+    /// The latest durable end of the journal that the leader has told before the connection was [`WORKING_AFTER`] old,
+    /// or the first one if it told none before; 0 until it tells one.
     early_durable: u64,
 }
 
@@ -48,12 +49,12 @@ impl AcceptedConnection {
 
 impl FalseAlarms {
     /// Records that the replica `origin` was reported as gone.
-    pub(crate) fn report_as_gone(&mut self, origin: u64, now: Instant) {
+    pub(crate) fn note_reported_as_gone(&mut self, origin: u64, now: Instant) {
         self.reported_as_gone.push((origin, now));
     }
 
     /// Records that the replica `origin` leads. If it was reported as gone a short time ago, that was a false alarm.
-    pub(crate) fn leads(&mut self, origin: u64, now: Instant) {
+    pub(crate) fn note_leader(&mut self, origin: u64, now: Instant) {
         (self.reported_as_gone).retain(|(_, at)| now.duration_since(*at) < RETURN_TIME);
         let before = self.reported_as_gone.len();
         self.reported_as_gone.retain(|(gone, _)| *gone != origin);
@@ -66,13 +67,13 @@ impl FalseAlarms {
     /// alarms about this leader are forgotten if the journal has grown after the connection was [`WORKING_AFTER`] old.
     /// That the leader accepts followers and sends heartbeats is not enough: it also does so while its store does not
     /// answer.
-    pub(crate) fn told_durable(
+    pub(crate) fn note_durable_end(
         &mut self,
         connection: &mut AcceptedConnection,
         durable: u64,
         now: Instant,
     ) {
-        // Without an early end, the first one that is told says nothing of growth.
+        // Without an early durable end, the first one that the leader tells does not show that the journal has grown.
         let is_early = now.duration_since(connection.accepted_at) < WORKING_AFTER;
         if is_early || connection.early_durable == 0 {
             connection.early_durable = connection.early_durable.max(durable);
@@ -82,7 +83,7 @@ impl FalseAlarms {
         }
     }
 
-    /// How long to wait before the leader `origin` is reported as gone; no time if there was no false alarm about it
+    /// How long to wait before the leader `origin` is reported as gone; zero if there was no false alarm about it
     /// lately.
     pub(crate) fn pause(&mut self, origin: u64, now: Instant) -> Duration {
         (self.alarms).retain(|(_, at)| now.duration_since(*at) < ALARM_LIFETIME);
@@ -107,8 +108,8 @@ mod tests {
         let mut pauses = Vec::new();
         let (other, third) = (1, 2);
         for round in 0..8 {
-            alarms.report_as_gone(other, at(round));
-            alarms.leads(other, at(round));
+            alarms.note_reported_as_gone(other, at(round));
+            alarms.note_leader(other, at(round));
             pauses.push(alarms.pause(other, at(round)).as_secs());
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30, 30]);
@@ -123,8 +124,8 @@ mod tests {
         let (other, third) = (1, 2);
         for _ in 0..3 {
             for origin in [other, third] {
-                alarms.report_as_gone(origin, now);
-                alarms.leads(origin, now);
+                alarms.note_reported_as_gone(origin, now);
+                alarms.note_leader(origin, now);
             }
         }
         let mut connection = AcceptedConnection::new(other, now);
@@ -138,7 +139,7 @@ mod tests {
             (1_500, 12, 0),
         ] {
             let now = now + Duration::from_millis(milliseconds);
-            alarms.told_durable(&mut connection, durable, now);
+            alarms.note_durable_end(&mut connection, durable, now);
             assert_eq!(alarms.pause(other, now).as_secs(), pause_s);
             assert_eq!(alarms.pause(third, now).as_secs(), 4);
         }
@@ -152,19 +153,19 @@ mod tests {
         let mut pauses = Vec::new();
         for durable in 10..15 {
             let mut connection = AcceptedConnection::new(origin, now);
-            alarms.told_durable(&mut connection, durable, now);
+            alarms.note_durable_end(&mut connection, durable, now);
             // It gets one entry through. Then there are two seconds of heartbeats, after which the leader says that its
             // store does not answer.
             for _ in 0..4 {
                 now += Duration::from_millis(500);
-                alarms.told_durable(&mut connection, durable + 1, now);
+                alarms.note_durable_end(&mut connection, durable + 1, now);
             }
             let pause = alarms.pause(origin, now);
             pauses.push(pause.as_secs());
             now += pause;
-            alarms.report_as_gone(origin, now);
+            alarms.note_reported_as_gone(origin, now);
             now += Duration::from_secs(2);
-            alarms.leads(origin, now);
+            alarms.note_leader(origin, now);
         }
         assert_eq!(pauses, [0, 1, 2, 4, 8]);
     }
@@ -175,13 +176,13 @@ mod tests {
         let start = Instant::now();
         for round in 0..100 {
             let now = start + Duration::from_secs(round);
-            alarms.report_as_gone(round, now);
-            alarms.leads(round + 1, now);
+            alarms.note_reported_as_gone(round, now);
+            alarms.note_leader(round + 1, now);
             assert_eq!(alarms.pause(round, now), Duration::ZERO);
         }
         // A leader that was really gone leads again only much later, after another leader has ended.
         let now = start + Duration::from_secs(120);
-        alarms.leads(90, now);
+        alarms.note_leader(90, now);
         assert_eq!(alarms.pause(90, now), Duration::ZERO);
     }
 }

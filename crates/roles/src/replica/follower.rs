@@ -16,14 +16,15 @@ use super::machine::ReplicatedMachine;
 use super::outgoing::Outgoing;
 use super::peers::Peers;
 use super::wake::Wake;
-use super::{HEARTBEAT, Own, SILENT_TICKS_MAX, leader, outcome};
+use super::{HEARTBEAT, SILENT_TICKS_MAX, ThisReplica, leader, outcome};
 
 /// The time-out for connecting to the leader and for its first answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// The pause before the next attempt to follow a replica that did not know yet that it leads.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often a replica that has to hand over looks for a follower that can take over, before it gives up.
+/// How many times, [`RETRY_PAUSE`] apart, a replica that has to hand over looks for a follower that can take over,
+/// before it gives up.
 const SUCCESSOR_ATTEMPTS: usize = 50;
 
 /// The task of a replica that follows.
@@ -31,7 +32,7 @@ pub(crate) struct Follower<M: ReplicatedMachine> {
     /// The replicas that follow this one while this one leads.
     pub(crate) followers: Arc<Followers>,
     /// The identity of this replica.
-    pub(crate) own: Arc<Own>,
+    pub(crate) own: Arc<ThisReplica>,
     /// The engine's functions for a replica.
     pub(crate) replica: Replica<M>,
     /// The commands that this replica hands over to the leader.
@@ -88,13 +89,13 @@ impl<M: ReplicatedMachine> Follower<M> {
                 why = leader.reason.text(),
                 "another replica leads"
             );
-            alarms.leads(leader.origin, Instant::now());
+            alarms.note_leader(leader.origin, Instant::now());
             self.begin_peers(&leader);
             let until_gone = async {
                 let why = self.follow(&leader, &mut alarms).await;
                 self.wake.set_has_leader(false);
                 tokio::time::sleep(alarms.pause(leader.origin, Instant::now())).await;
-                alarms.report_as_gone(leader.origin, Instant::now());
+                alarms.note_reported_as_gone(leader.origin, Instant::now());
                 tracing::warn!(
                     epoch = leader.epoch,
                     address = leader.address,
@@ -245,8 +246,8 @@ impl<M: ReplicatedMachine> Follower<M> {
                     match message {
                         None => return Ended::Lost("the connection was lost".into()),
                         Some(FromLeader::News(news)) => {
-                            alarms.told_durable(&mut accepted, news.durable, Instant::now());
-                            self.take(leader, news);
+                            alarms.note_durable_end(&mut accepted, news.durable, Instant::now());
+                            self.handle_news(leader, news);
                         }
                         Some(message) => return ended_by(leader, &message),
                     }
@@ -289,7 +290,7 @@ impl<M: ReplicatedMachine> Follower<M> {
     }
 
     /// Handles news from the leader: new entries, the end of the journal, replies to commands, and other followers.
-    fn take(&self, leader: &Leadership, news: LeaderNews) {
+    fn handle_news(&self, leader: &Leadership, news: LeaderNews) {
         let epoch = leader.epoch;
         if !news.followers.is_empty() {
             let mut replicas = news.followers;

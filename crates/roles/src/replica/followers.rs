@@ -129,7 +129,7 @@ impl Followers {
 
 impl Joined {
     /// Notes the last entry that the follower has applied.
-    pub(crate) fn has_applied(&self, sequence: u64) {
+    pub(crate) fn note_applied(&self, sequence: u64) {
         if let Some(known) = self.followers.state.lock().followers.get_mut(&self.stream) {
             known.sequence = sequence;
         }
@@ -172,8 +172,8 @@ mod tests {
         assert_eq!(followers.best_except(0), None);
         let one = followers.join(&start(3, 1, "one", "1.0"));
         let two = followers.join(&start(3, 2, "two", "1.1"));
-        two.has_applied(5);
-        one.has_applied(4);
+        two.note_applied(5);
+        one.note_applied(4);
         assert_eq!(followers.best_except(0), Some((2, "two".into())));
         assert_eq!(followers.best_except(2), Some((1, "one".into())));
         let report = |address: &str, release: &str, applied| FollowerReport {

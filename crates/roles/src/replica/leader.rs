@@ -20,7 +20,7 @@ use uuid::Uuid;
 use super::entry_batches::EntryBatches;
 use super::followers::{Followers, Joined};
 use super::machine::ReplicatedMachine;
-use super::{HEARTBEAT, Own, SILENT_TICKS_MAX, outcome};
+use super::{HEARTBEAT, SILENT_TICKS_MAX, ThisReplica, outcome};
 
 /// The most messages that are queued for each direction of a stream.
 const QUEUE_MESSAGES: usize = 4;
@@ -37,7 +37,7 @@ const FAILING_MAX: Duration = Duration::from_secs(1);
 
 /// This replica as a leader: the link on which the other replicas call it.
 pub(crate) struct LeadingReplica<M: ReplicatedMachine> {
-    pub(crate) own: Arc<Own>,
+    pub(crate) own: Arc<ThisReplica>,
     pub(crate) replica: Replica<M>,
     pub(crate) followers: Arc<Followers>,
 }
@@ -165,7 +165,7 @@ impl<M: ReplicatedMachine> ReplicaLink for LeadingReplica<M> {
 
 /// The stream of one follower.
 struct FollowerStream<M: ReplicatedMachine> {
-    own: Arc<Own>,
+    own: Arc<ThisReplica>,
     replica: Replica<M>,
     /// The message with which the follower opened the stream.
     start: FollowStart,
@@ -297,7 +297,7 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
     /// Takes a message of the follower; returns its commands.
     fn take_message(&mut self, message: ToLeader) -> Vec<(CommandId, M::Command)> {
         self.silent_ticks = 0;
-        self.joined.has_applied(message.sequence);
+        self.joined.note_applied(message.sequence);
         let origin = self.start.origin;
         let commands = message.commands.into_iter();
         let decoded = commands.filter_map(|command| {

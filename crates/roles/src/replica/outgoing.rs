@@ -30,7 +30,7 @@ pub(crate) struct Outgoing {
 /// The commands that were not sent yet.
 #[derive(Debug, Default)]
 struct Queue {
-    /// The epoch for whose leader the commands are.
+    /// The epoch of the leader that the commands are for.
     epoch: u64,
     commands: Vec<HandedCommand>,
 }

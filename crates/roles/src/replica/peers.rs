@@ -14,7 +14,7 @@ use placewright_link::{PostedUpdate, ReplicaAddress, ReplicaLink};
 use placewright_scheduler::host_state::{NumberedUpdate, Receipt};
 use uuid::Uuid;
 
-use super::Own;
+use super::ThisReplica;
 use super::update_queue::UpdateQueue;
 
 /// For how long a replica is remembered after the leader last listed it. A new leader lists replicas only as they begin
@@ -28,7 +28,7 @@ pub(crate) type Connect = Arc<dyn Fn(&str) -> Result<Arc<dyn ReplicaLink>, Strin
 
 /// The other replicas in the list of the leader, with a link to each.
 pub(crate) struct Peers {
-    own: Arc<Own>,
+    own: Arc<ThisReplica>,
     connect: Connect,
     known: Mutex<KnownPeers>,
 }
@@ -62,7 +62,7 @@ impl fmt::Debug for Peers {
 }
 
 impl Peers {
-    pub(super) fn new(own: Arc<Own>, connect: Connect) -> Self {
+    pub(super) fn new(own: Arc<ThisReplica>, connect: Connect) -> Self {
         Self {
             own,
             connect,
@@ -252,7 +252,7 @@ mod tests {
 
     impl Peers {
         pub(crate) fn of_test(origin: u64) -> Self {
-            let own = Own {
+            let own = ThisReplica {
                 origin,
                 address: "own".into(),
             };

@@ -11,7 +11,7 @@ use placewright_journal::{
 };
 
 /// The interval at which a follower asks the store for new entries while no leader reports them.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
+const LEADERLESS_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a follower that has found new entries in the store waits for the leader to send them, before it reads
 /// them from the store.
 const SEND_TIME_MAX: Duration = Duration::from_millis(10);
@@ -83,7 +83,7 @@ impl Wake {
                 // The leader is about to send the entries.
                 (true, true) => *store_reported_at.get_or_insert_with(Instant::now) + SEND_TIME_MAX,
                 // Nobody reports new entries, so the caller has to read the store soon.
-                (false, false) => started + timeout.min(POLL_INTERVAL),
+                (false, false) => started + timeout.min(LEADERLESS_POLL_INTERVAL),
                 // The store has the entries, and nobody sends them.
                 (false, true) => break,
             };

@@ -15,7 +15,7 @@ const BATCH_MAX: usize = 512;
 const GATHER: Duration = Duration::from_millis(500);
 /// The time-out of a request.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a batch is sent before it is dropped.
+/// How many times a batch is sent at most before it is dropped.
 const TRIES: u32 = 4;
 /// The wait after the first failure of a batch; each further wait is twice as long.
 const RETRY: Duration = Duration::from_secs(1);

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use placewright_conductor::CellId;
 use placewright_journal::private;
@@ -22,7 +22,19 @@ pub(super) struct StartupSummary {
     pub(super) cells: Vec<(CellId, SocketAddr)>,
     /// The path of the `clouds.yaml`. With an identity API the file exists already.
     pub(super) clouds_file: PathBuf,
+    /// The number of simulated hosts.
     pub(super) hosts: usize,
+}
+
+/// The path of the `clouds.yaml` of an installation with noauth2. A file with passwords stays as it is, because the
+/// store of the installation that wrote it has only hashes of them.
+pub(super) fn open_clouds_file(folder: &Path) -> PathBuf {
+    let file = folder.join("clouds.yaml");
+    let has_passwords = std::fs::read_to_string(&file).is_ok_and(|text| text.contains("password:"));
+    match has_passwords {
+        true => folder.join("clouds-noauth2.yaml"),
+        false => file,
+    }
 }
 
 impl StartupSummary {

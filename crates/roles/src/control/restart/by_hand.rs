@@ -188,9 +188,15 @@ fn serve_successor(stream: &UnixStream, hand_over: &HandOver) -> anyhow::Result<
         None => bail!("this process ends already"),
     }
     send(stream, COMPLETE, None)?;
+    // The successor may have to run a command for its keys before it says more, which may take minutes. If it ends, the
+    // stream ends, too.
+    stream.set_read_timeout(None)?;
     // A successor that cannot start disconnects here, and nothing has changed.
     if !matches!(receive(stream)?, Some((STOP, None))) {
         bail!("the successor went away");
+    }
+    if hand_over.listeners.lock().is_none() {
+        bail!("this process ends already");
     }
     tracing::info!("another process takes this one's place");
     let (sender, connections) = channel();
