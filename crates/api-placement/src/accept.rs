@@ -1,7 +1,7 @@
 //! The `Accept` header, from which the content type of an error response is chosen.
 //!
-//! The rules are those of RFC 9110, section 12.5.1. As in the reference, a header that cannot be
-//! parsed counts as missing: everything is acceptable.
+//! The rules are those of RFC 9110, section 12.5.1. As in the reference, everything is acceptable to a
+//! client whose header cannot be parsed.
 
 /// A parsed `Accept` header.
 #[derive(Debug, Clone, PartialEq)]

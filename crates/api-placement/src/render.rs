@@ -28,8 +28,11 @@ pub(crate) mod code {
 /// The parts of a request that its error response repeats, or depends on.
 pub(crate) struct ErrorContext<'a> {
     pub(crate) method: &'a str,
+    /// The `Accept` header, as `checks::accept_text` returns it.
     pub(crate) accept: &'a str,
+    /// The content type of the request; the text `None` for a request without one, as in the reference.
     pub(crate) content_type: &'a str,
+    /// The negotiated version; none for an error before the negotiation, and for Placewright's own pages.
     pub(crate) version: Option<Microversion>,
     pub(crate) request_id: &'a str,
 }

@@ -100,7 +100,7 @@ impl PlacementService {
 
     /// Sets where the journal is, without secrets, for `/placewright/v1/status`. Only the first call has an effect.
     pub fn set_store(&self, store: String) {
-        // An error means that the address was set before.
+        // An error means that the location was set before.
         let _ = self.store.set(store);
     }
 

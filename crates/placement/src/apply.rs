@@ -56,7 +56,7 @@ enum ListEdit {
 impl State {
     /// Applies a change. The result undoes it.
     pub fn apply(&mut self, change: &Change) -> Undo {
-        Undo(self.step(change).unwrap_or(UndoStep::Nothing))
+        Undo(self.try_apply(change).unwrap_or(UndoStep::Nothing))
     }
 
     /// Undoes the latest applied change that was not yet undone.
@@ -107,7 +107,7 @@ impl State {
 
     /// Carries out a change. `None` if it was skipped, because it names an unknown object.
     #[expect(clippy::too_many_lines, reason = "one arm a kind of change")]
-    fn step(&mut self, change: &Change) -> Option<UndoStep> {
+    fn try_apply(&mut self, change: &Change) -> Option<UndoStep> {
         Some(match change {
             Change::ClassCreated { id, name, at } | Change::ClassRenamed { id, name, at } => {
                 let named = Named {

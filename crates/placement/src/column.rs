@@ -13,7 +13,8 @@ pub struct Block {
     /// Which of the 64 have a `min_unit` or `step_size` above 1, so that headroom alone does not
     /// decide.
     pub irregular: u64,
-    /// The largest amount that one allocation could take now; -1 if there is none.
+    /// The largest amount that one allocation could take now; -1 without an inventory, and if usage exceeds
+    /// capacity.
     pub headroom: [i32; BLOCK_SLOTS],
 }
 
@@ -135,7 +136,7 @@ impl ClassColumn {
     }
 
     /// The `max_unit` of each inventory in the block of the slots from `64 * index` on; -1 where there
-    /// is no inventory.
+    /// is no inventory. `None` where [`Self::block`] is `None`.
     #[must_use]
     pub fn max_units(&self, index: usize) -> Option<&[i32; BLOCK_SLOTS]> {
         self.max_units.get(index)?.as_deref()

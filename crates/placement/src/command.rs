@@ -160,7 +160,7 @@ pub enum Command {
     },
     /// Claims for each intent the first of its candidates that fits and satisfies the hard rules.
     ClaimFirst {
-        /// The intents, each of another consumer; decided in this order.
+        /// The intents, each of a different consumer; decided in this order.
         intents: Vec<Intent>,
         /// How many intents must succeed; with fewer, nothing is claimed at all.
         least: usize,
@@ -184,7 +184,7 @@ pub enum Command {
     SetLevels {
         /// The levels, the one with the smallest places first.
         levels: Vec<Level>,
-        /// Between places of one level; each pair once, in either order.
+        /// The distances between places of one level; each pair once, in either order.
         distances: Vec<Distance>,
     },
     /// Releases all allocations of a consumer. Provider generations do not change.

@@ -1,4 +1,4 @@
-//! Why a query finds candidates or none: the answer behind `GET /explain`.
+//! Why a query finds candidates or none: the answer behind `GET /placewright/v1/explain`.
 //!
 //! [`explain`] splits the query of [`find_candidates`](crate::find_candidates) into constraints and
 //! finds which of them each root fails. The result says how many roots each constraint removed, in
@@ -42,9 +42,9 @@ pub struct Explanation {
     pub unsearched: usize,
     /// The constraints in the order of application, each with its effect.
     pub effects: Vec<Effect>,
-    /// Indexes into `effects`: the smallest set of constraints that is infeasible for every root;
-    /// of several smallest ones the first. `None` if some root is feasible, or if the set was not
-    /// found within the work allowed.
+    /// Indexes into `effects`: the smallest set of constraints that is infeasible for every root; of several smallest
+    /// ones the first. `None` if some root is feasible, if there are no roots, or if the set was not found within the
+    /// work allowed.
     pub smallest: Option<Vec<usize>>,
     /// The roots that fail the fewest constraints, those with the smallest shortfalls first; at most ten.
     pub near_misses: Vec<NearMiss>,

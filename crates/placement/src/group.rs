@@ -26,9 +26,9 @@ pub enum Relation {
     Same,
     /// A place with fewer than this many of the other claims: 1 means a place without other claims.
     FewerThan(u32),
-    /// A place that has, with the claimed consumer, at most this many consumers more than the place that has the fewest
-    /// without the claimed one. 1 is as even as possible; 0 is satisfied by no place. Only places that contain a host
-    /// count.
+    /// How many consumers more than the emptiest place the chosen place may have, once the claimed consumer is in it.
+    /// The emptiest place is counted without the claimed consumer. 1 is as even as possible; 0 is satisfied by no
+    /// place. Only places that contain a host count.
     Spread(u32),
 }
 
@@ -79,7 +79,7 @@ pub struct Level {
     /// The aggregates of the level, in alphabetical order.
     pub aggregates: Vec<String>,
     /// By aggregate: the name of the place for people, with the names of the larger places before it, as in
-    /// `north/a/r1`. Not every place has one. In snapshots the names follow the row.
+    /// `north/a/r1`. Not every place has one. In snapshots the names are written after the other fields.
     #[serde(skip)]
     pub names: BTreeMap<String, String>,
 }

@@ -22,7 +22,7 @@ pub struct Interner {
 #[derive(Clone, Debug)]
 struct Row {
     text: Box<str>,
-    /// The number of holders of the number.
+    /// How often the number is held.
     holders: u32,
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct Inventory {
     /// The physical amount, before `reserved` and `allocation_ratio` apply.
     pub total: i32,
-    /// The part that consumers cannot get; at most `total` except through a reshape.
+    /// The part that consumers cannot get. Except in a reshape, it is refused if the capacity would become negative.
     pub reserved: i32,
     /// The minimum amount of one allocation.
     pub min_unit: i32,
@@ -23,7 +23,7 @@ pub struct Inventory {
 }
 
 impl Inventory {
-    /// An inventory without rules of its own: nothing is reserved, and one allocation may take any
+    /// An inventory without limits of its own: nothing is reserved, and one allocation may take any
     /// amount up to the total.
     #[must_use]
     pub const fn new(total: i32, allocation_ratio: f64) -> Self {

@@ -12,7 +12,7 @@ pub enum FoundPlace {
     None,
     /// The only place with the name, as the index of its aggregate in the level.
     One(usize),
-    /// Several places have the name, in different larger places.
+    /// Several places have the name, or names that end with it.
     Several,
 }
 

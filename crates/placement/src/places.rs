@@ -130,7 +130,7 @@ impl State {
     }
 
     /// The number of consumers in the place of a scope that has the fewest, given the sorted places
-    /// of all consumers. Only places that contain a host count.
+    /// of all consumers. Only places that contain a host count; `usize::MAX` if there is none.
     #[must_use]
     pub fn emptiest_place_count(&self, sorted_places: &[Place], scope: &RuleScope) -> usize {
         let sharing = self.sharing_trait();

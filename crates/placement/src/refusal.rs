@@ -147,7 +147,8 @@ pub enum Refusal {
         /// The names of the classes, in rising order of their numbers.
         classes: Vec<String>,
     },
-    /// `reserved` exceeds `total` (or equals it, where that is not allowed).
+    /// The capacity, `(total - reserved) * allocation_ratio` cut to a whole number, is negative; or it is 0 and the
+    /// whole inventory may not be reserved.
     #[error("inventory of {class} on provider {provider} leaves no capacity")]
     InvalidCapacity {
         /// The UUID of the provider.
@@ -210,8 +211,8 @@ pub enum Refusal {
         fitting: usize,
         /// The number that was required.
         required: usize,
-        /// Why the first candidate of the first failed intent was rejected; `None` if it had no
-        /// candidates.
+        /// Why the first candidate of a failed intent was rejected, for the first failed intent that has candidates;
+        /// `None` if none of them has any.
         first: Option<Box<Refusal>>,
     },
     /// A candidate would break a hard rule.

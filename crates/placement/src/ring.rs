@@ -31,12 +31,13 @@ impl<T: Copy> Ring<T> {
         }
     }
 
-    /// The position: the number of entries so far.
+    /// The position: that of the next entry. It only grows.
     pub(crate) fn position(&self) -> u64 {
         self.count
     }
 
-    /// The entries since a position, in order. `None` if the ring no longer holds all of them.
+    /// The entries since a position, in order. `None` if the ring no longer holds all of them, or if it has not reached
+    /// the position.
     pub(crate) fn since(&self, position: u64) -> Option<impl Iterator<Item = T> + '_> {
         let missed = usize::try_from(self.count.checked_sub(position)?).ok()?;
         if missed > self.entries.len() {

@@ -1,12 +1,13 @@
-//! A sparse bit set of slots, in chunks that are allocated only where a bit is set or was the last one of the set.
+//! A sparse bit set of slots, in chunks. A chunk is allocated when the first bit in it is set. When the set becomes
+//! empty, its chunks are freed, except that of the last bit.
 
 /// The number of 64-bit words in one chunk.
 const CHUNK_WORDS: usize = 16;
 
-/// The longest list of chunks that an empty set keeps: that of slots below 32,768. Such a set takes at most 400 bytes.
+/// The longest list of chunks that an empty set keeps: that of slots below 32,768. Such a set takes less than 1 KiB.
 const EMPTY_CHUNKS_MAX: usize = 32;
 
-/// A sparse bit set, read 64 slots at a time. An empty region costs one pointer for 1,024 slots.
+/// A sparse bit set, read 64 slots at a time. Where no slot was ever set, 1,024 slots cost one pointer.
 #[derive(Clone, Debug, Default)]
 pub struct SlotSet {
     chunks: Vec<Option<Box<[u64; CHUNK_WORDS]>>>,
@@ -62,8 +63,9 @@ impl SlotSet {
         was_present
     }
 
-    /// Frees nearly all memory of an empty set, since there may be very many of them. Many a set loses its only slot and
-    /// soon gets another one close to it, so the chunk of the last slot is kept, unless the list of chunks is long.
+    /// Frees nearly all memory of an empty set, since there may be very many empty sets. Often a set loses its only
+    /// slot and soon gets another one close to it, so the chunk of the last slot is kept, unless the list of chunks is
+    /// long.
     fn free_unused(&mut self, last_chunk: usize) {
         if self.chunks.len() > EMPTY_CHUNKS_MAX {
             self.chunks = Vec::new();
@@ -146,8 +148,8 @@ pub fn bits(mut mask: u64, word: usize) -> impl Iterator<Item = u32> {
     })
 }
 
-/// How many sets a list may have beyond the highest number in use, so that a name that is freed and soon interned again
-/// finds its set in place.
+/// How many empty sets a list may keep beyond the highest number in use, so that no set has to be allocated for a name
+/// that is freed and soon interned again.
 const SPARE_SETS_MAX: usize = 64;
 
 /// Shortens a list that has one set for each number of a name, if it is much longer than the numbers in use require.

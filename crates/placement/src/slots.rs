@@ -30,8 +30,8 @@ impl<T> Slots<T> {
         })
     }
 
-    /// Puts an entry into a given free row. Rows between the last one and a row beyond it become
-    /// free rows.
+    /// Puts an entry into a free row. If the row is beyond the end of the table, the rows before it
+    /// are added as free rows.
     pub fn put(&mut self, row: u32, value: T) {
         let index = row as usize;
         while self.rows.len() < index {

@@ -44,13 +44,13 @@ pub struct TreeChangeLog {
 }
 
 impl TreeChangeLog {
-    /// The position: the number of changes so far.
+    /// The position after the latest change; each change advances it by 1.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.changes.position()
     }
 
-    /// The position among the releases: the number of releases so far.
+    /// The position after the latest release; each release advances it by 1.
     #[must_use]
     pub fn release_position(&self) -> u64 {
         self.releases.position()
@@ -82,22 +82,22 @@ impl TreeChangeLog {
     }
 
     /// The consumers whose allocations were removed or replaced since a position among the releases, in order; a
-    /// consumer can occur several times, and may hold the same as before. `None` if the ring no longer holds all of them.
-    /// Consumers that are not named by a UUID, and what was undone, are not among them.
+    /// consumer can occur several times, and may hold the same as before. `None` if the ring no longer holds all of
+    /// them. Consumers that are not named by a UUID are left out. Undoing a change adds no release, and removes none.
     pub fn released_since(&self, position: u64) -> Option<impl Iterator<Item = Uuid> + '_> {
         self.releases.since(position)
     }
 
     /// Moves all positions and versions beyond those of the log of a former state, so that every reader of that log
     /// starts over.
-    pub(crate) fn continue_behind(&mut self, former: &Self) {
+    pub(crate) fn move_beyond(&mut self, former: &Self) {
         self.changes = Ring::beyond(self.position().max(former.position()));
         self.releases = Ring::beyond(self.release_position().max(former.release_position()));
         let roots = self.last_changes.len().max(former.last_changes.len());
         self.last_changes = vec![self.changes.position(); roots];
-        let behind = |own: u64, former: u64| own.max(former) + 1;
-        self.structure_version = behind(self.structure_version, former.structure_version);
-        self.sharing_version = behind(self.sharing_version, former.sharing_version);
+        let beyond = |own: u64, former: u64| own.max(former) + 1;
+        self.structure_version = beyond(self.structure_version, former.structure_version);
+        self.sharing_version = beyond(self.sharing_version, former.sharing_version);
     }
 
     /// Records a change in the tree of a root.

@@ -67,7 +67,7 @@ fn sole_provider(candidate: &CandidateView<'_>) -> Option<ProviderId> {
 #[derive(Debug, Default)]
 pub(crate) struct CandidateTemplate {
     text: Vec<u8>,
-    /// The offsets of UUIDs in the text, each behind the opening quote.
+    /// The offsets of UUIDs in the text, each after the opening quote.
     uuid_offsets: Vec<usize>,
     amounts: Vec<(ClassId, u32)>,
 }
@@ -144,7 +144,7 @@ impl CandidateTemplate {
     }
 }
 
-/// Writes a candidate, and appends to `uuid_offsets` the offsets of its UUIDs in the response, each behind
+/// Writes a candidate, and appends to `uuid_offsets` the offsets of its UUIDs in the response, each after
 /// the opening quote.
 fn write_candidate(
     writer: &mut Writer,

@@ -51,7 +51,7 @@ fn version_of(state: &State) -> StateVersion {
 }
 
 impl ResponseCache {
-    /// The cached response to a query on this state; none if only the response of an earlier state is cached, or none.
+    /// The cached response to a query on this state; none if there is none, or only that of an earlier state.
     pub(crate) fn get(&self, state: &State, key: CacheKey<'_>) -> Option<Bytes> {
         let (microversion, query) = key;
         let cache = self.0.lock();

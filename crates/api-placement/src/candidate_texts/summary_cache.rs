@@ -29,7 +29,7 @@ struct CachedSummaries {
     position: u64,
     /// The counter of structural changes of the log when its changes were applied last.
     structure: u64,
-    /// For each root, by its slot: the position of the log at which its tree last changed.
+    /// For each root, by its slot: a position of the log that is not before the last change of its tree.
     changed_at: Vec<u64>,
     /// The cached summaries, by the provider's slot.
     summaries: Vec<Option<CachedSummary>>,

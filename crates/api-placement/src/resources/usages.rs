@@ -63,6 +63,7 @@ struct UsageQuery<'a> {
     user: Option<&'a str>,
     /// Whether there is a sum for each consumer type.
     is_by_type: bool,
+    /// The consumer type in the query, or `all` for one sum of all types; none for a sum of each type.
     wanted_type: Option<&'a str>,
 }
 

@@ -186,7 +186,7 @@ impl Candidates {
         let state = plan.state;
         // Clients that know of nested providers get candidates with several providers of a tree, and summaries of whole
         // trees.
-        let with_whole_trees = plan.allows_several_per_tree;
+        let with_whole_trees = plan.may_use_several_per_tree;
         let words = state.provider_slots().div_ceil(64);
         let mut included = vec![0u64; words];
         // Sets the bit of a provider; true if it was not set.
@@ -264,7 +264,7 @@ fn sort_and_merge(allocations: &mut Vec<Allocation>, start: usize) {
     allocations.truncate(last + 1);
 }
 
-/// The position behind the last element of a flat list.
+/// The position after the last element of a flat list.
 fn end_of<T>(flat: &[T]) -> u32 {
     u32::try_from(flat.len()).unwrap_or(u32::MAX)
 }

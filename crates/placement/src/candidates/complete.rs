@@ -5,9 +5,17 @@
 //! finds a completion in nearly all cases. Two variables compete if one supplier may be unable to serve both: they
 //! request a common class, or they are suffixed groups that must not share a supplier. If all variables that compete
 //! take the same amounts, a failure proves that there is no completion; `CompiledQuery::augmenting_decides` says it
-//! more exactly. If their amounts differ, a bounded backtracking search follows, which skips symmetric branches. In
-//! each step it first tries to prove that there is no completion: because more of a class is requested than the open
-//! suppliers have, or because they cannot serve that many variables, which a bipartite matching shows.
+//! more exactly.
+//!
+//! Augmenting paths do not look at the rules on the whole assignment: collective traits, `same_subtree`, and one
+//! provider per tree. So the witness from which they start is first made to cover the collective traits. If the
+//! completion that they find breaks a rule, only the variables of violated `same_subtree` sets are reassigned, and if
+//! that fails, all of them.
+//!
+//! If the amounts of competing variables differ, or a rule is broken, a bounded backtracking search follows, which
+//! skips symmetric branches. In each step it first tries to prove that there is no completion: because more of a class
+//! is requested than the open suppliers have, or because they cannot serve that many variables, which a bipartite
+//! matching shows.
 
 use smallvec::SmallVec;
 
@@ -17,7 +25,7 @@ use super::tree::{TreeSearch, UNASSIGNED};
 
 impl TreeSearch {
     /// Whether the variables from a depth on, in the order of assignment, can all get suppliers. If so, `witness` holds
-    /// a completion.
+    /// a completion. False also if the step budget is used up before that is known.
     pub(super) fn complete(
         &mut self,
         plan: &Plan<'_>,
@@ -157,37 +165,37 @@ impl TreeSearch {
         variable: usize,
         scratch: &mut Scratch,
     ) -> bool {
-        let new = &plan.variables[variable];
+        let unserved = &plan.variables[variable];
         let allowed_count = self.allowed_count(plan, variable, scratch);
         for index in 0..allowed_count {
             let supplier = self.allowed_supplier(plan, variable, index, scratch);
-            if self.has_capacity(plan, new, supplier) {
-                self.take_capacity(plan, new, supplier);
+            if self.has_capacity(plan, unserved, supplier) {
+                self.take_capacity(plan, unserved, supplier);
                 scratch.completion[variable] = supplier;
                 return true;
             }
         }
         for index in 0..allowed_count {
             let supplier = self.allowed_supplier(plan, variable, index, scratch);
-            let visited_index = supplier as usize * plan.variables.len() + new.component;
+            let visited_index = supplier as usize * plan.variables.len() + unserved.component;
             if scratch.visited[visited_index] == scratch.round {
                 continue;
             }
             scratch.visited[visited_index] = scratch.round;
             for other in remaining {
                 let moved = &plan.variables[*other];
-                if scratch.completion[*other] != supplier || moved.component != new.component {
+                if scratch.completion[*other] != supplier || moved.component != unserved.component {
                     continue;
                 }
                 self.release_capacity(plan, moved, supplier);
                 scratch.completion[*other] = UNASSIGNED;
-                if self.has_capacity(plan, new, supplier) {
-                    self.take_capacity(plan, new, supplier);
+                if self.has_capacity(plan, unserved, supplier) {
+                    self.take_capacity(plan, unserved, supplier);
                     scratch.completion[variable] = supplier;
                     if self.assign_by_augmenting(plan, remaining, *other, scratch) {
                         return true;
                     }
-                    self.release_capacity(plan, new, supplier);
+                    self.release_capacity(plan, unserved, supplier);
                     scratch.completion[variable] = UNASSIGNED;
                 }
                 self.take_capacity(plan, moved, supplier);

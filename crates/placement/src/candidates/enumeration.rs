@@ -21,8 +21,8 @@ use crate::ids::ProviderId;
 /// operator sets a bound: a wide tree has more candidates than fit in memory.
 const ASSIGNMENTS_MAX: usize = 500_000;
 
-/// The first of several breadth-first rounds, with the trees that had a candidate in it.
-struct BreadthFirstRound {
+/// The first round of a breadth-first enumeration, with the trees that had a candidate in it.
+struct FirstRound {
     /// One search, whose buffers are used for one tree after the other.
     search: TreeSearch,
     trees: Vec<FirstRoundTree>,
@@ -35,7 +35,7 @@ struct FirstRoundTree {
     found_count: usize,
 }
 
-impl BreadthFirstRound {
+impl FirstRound {
     fn new(plan: &Plan<'_>) -> Self {
         Self {
             search: TreeSearch::new(plan),
@@ -58,11 +58,11 @@ enum Phase {
         roots: RootIterator,
         /// The roots in random order, if shuffled.
         shuffled: Option<ShuffledRoots>,
-        first_round: Box<BreadthFirstRound>,
+        first_round: Box<FirstRound>,
     },
     /// Further rounds: one more candidate of each tree in turn.
     LaterRounds {
-        first_round: Box<BreadthFirstRound>,
+        first_round: Box<FirstRound>,
         /// The number of trees that already have a search of their own.
         started: usize,
         searches: Vec<TreeSearch>,
@@ -133,7 +133,7 @@ impl Enumeration {
             (seed, _) => Phase::FirstRound {
                 roots: RootIterator::default(),
                 shuffled: seed.map(|seed| ShuffledRoots::new(plan, &selection, seed)),
-                first_round: Box::new(BreadthFirstRound::new(plan)),
+                first_round: Box::new(FirstRound::new(plan)),
             },
         };
         Self {
@@ -315,7 +315,7 @@ impl Enumeration {
         plan: &Plan<'_>,
         roots: &mut RootIterator,
         mut shuffled: Option<&mut ShuffledRoots>,
-        first_round: &mut BreadthFirstRound,
+        first_round: &mut FirstRound,
     ) -> bool {
         loop {
             if self.is_full() {
@@ -367,7 +367,7 @@ impl Enumeration {
     fn start_searches(
         &mut self,
         plan: &Plan<'_>,
-        first_round: &BreadthFirstRound,
+        first_round: &FirstRound,
         started: &mut usize,
         searches: &mut Vec<TreeSearch>,
     ) -> bool {
@@ -421,7 +421,7 @@ impl Enumeration {
         let may_have_candidate = search.start(plan, matches, sharing, &Taken::default(), root);
         self.steps_left = self.steps_left.saturating_sub(search.start_steps(plan));
         if let Some(seed) = self.seed {
-            // Each tree is shuffled in another way.
+            // Each tree is shuffled differently.
             search.shuffle(&mut Shuffle::new(seed ^ u64::from(root.0).rotate_left(32)));
         }
         may_have_candidate

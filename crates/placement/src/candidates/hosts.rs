@@ -210,7 +210,7 @@ impl<'a> HostSearch<'a> {
         let new = || Box::new((TreeSearch::new(&self.plan), Scratch::new(&self.plan)));
         let mut buffers = buffers.unwrap_or_else(new);
         let (search, scratch) = &mut *buffers;
-        scratch.renew();
+        scratch.reset_steps();
         let root_selection = &self.root_selection;
         let found = search.start(
             &self.plan,

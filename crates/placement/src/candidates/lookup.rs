@@ -216,8 +216,8 @@ pub(crate) fn capacity_word(
     mask
 }
 
-/// Which of the 64 providers of a mask can give this amount of a class in several allocations of
-/// one consumer.
+/// Which of the 64 providers of a mask can give this amount of a class to one consumer, as the sum of what several
+/// groups request. Of the units only `max_unit` is checked.
 #[inline]
 pub(crate) fn room_for_total(
     state: &State,

@@ -114,13 +114,14 @@ pub(crate) struct CompiledQuery {
     pub(crate) suffixed_count: usize,
     /// The indexes of the conditions of suffixed groups.
     pub(crate) suffixed_conditions: Bits,
-    /// The `same_subtree` sets: one provider of each set must be an ancestor of all the others.
+    /// The `same_subtree` sets, as indexes of variables: one provider of each set must be an ancestor of all the
+    /// others.
     pub(crate) subtrees: Vec<SmallVec<[usize; 4]>>,
     /// Collective traits: of each list, at least one of the providers of the unsuffixed group must
     /// have a trait.
     pub(crate) collective: Vec<SmallVec<[ProviderSet; 2]>>,
     /// Whether a candidate may use several providers of one tree ([`CandidateQuery::nested`]).
-    pub(crate) allows_several_per_tree: bool,
+    pub(crate) may_use_several_per_tree: bool,
     /// Whether augmenting paths decide: if they find no completion, there is none. They do if all variables of each
     /// component take the same amounts; with [`Self::isolates_groups`], if no component has both suffixed groups and
     /// classes of the unsuffixed group.
@@ -161,7 +162,7 @@ impl<'a> Plan<'a> {
             isolates_groups: query.group_policy == Some(GroupPolicy::Isolate),
             subtrees: Vec::new(),
             collective: Vec::new(),
-            allows_several_per_tree: query.nested,
+            may_use_several_per_tree: query.nested,
             augmenting_decides: true,
             resolved: Vec::new(),
         };
@@ -341,7 +342,7 @@ impl CompiledQuery {
 
     /// Whether capacity and isolation are the only rules between variables.
     pub(crate) fn only_capacity_matters(&self) -> bool {
-        self.subtrees.is_empty() && self.collective.is_empty() && self.allows_several_per_tree
+        self.subtrees.is_empty() && self.collective.is_empty() && self.may_use_several_per_tree
     }
 }
 

@@ -29,7 +29,7 @@ pub struct CandidateQuery {
 
 /// Resources and the rules about which providers may provide them.
 ///
-/// The group with an empty suffix may take each resource class from another provider of a tree, or
+/// The group with an empty suffix may take each resource class from a different provider of a tree, or
 /// from one that shares with it; every other group takes all from one provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RequestGroup {

@@ -35,7 +35,7 @@ pub struct HostRoom {
 /// How much the searches for the room of a host may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoomLimits {
-    /// The candidates that are tried for a consumer.
+    /// How many candidates are tried for a consumer.
     pub candidates: usize,
     /// The steps of about 10 ns after which no further search begins.
     pub steps: usize,
@@ -46,15 +46,15 @@ pub struct RoomLimits {
 pub struct TreeRoom {
     /// The number of consumers.
     pub count: u64,
-    /// The class of which there is then too little for one more consumer: of several such classes the one that the query
-    /// names first.
+    /// The class of which there is then too little for one more consumer: of several such classes the one that the
+    /// query names first.
     pub lacking: ClassId,
 }
 
 impl HostSearch<'_> {
     /// How many consumers a host can serve one after another, in addition to those that have `taken` something. Each
-    /// gets the first candidate that `admits` accepts, of those among the first `limits.candidates` that still fit. What
-    /// they get is added to `taken`, so that a further call continues where the limit of steps ended this one.
+    /// gets the first candidate that `admits` accepts, of those among the first `limits.candidates` that still fit.
+    /// What they get is added to `taken`, so that a further call continues where the limit of steps ended this one.
     ///
     /// The query must request resources. Without them the number would be infinite; the result is then 0.
     pub fn room(
@@ -129,9 +129,9 @@ impl HostSearch<'_> {
     }
 
     /// How many consumers a tree can serve one after another, if the number follows from the amounts of each class
-    /// alone. It does if the query has one group, which may take each class from another provider, and if the traits
-    /// that the group requires are covered whichever providers are taken. `None` if it does not, or if the tree has no
-    /// room for a single consumer.
+    /// alone. It does if the query has one group, which may take each class from a different provider, and if the
+    /// traits that the group requires are covered whichever providers are taken. `None` if it does not, or if the tree
+    /// has no room for a single consumer.
     #[must_use]
     pub fn independent_room(&self, host: ProviderId) -> Option<TreeRoom> {
         let plan = &self.plan;
@@ -221,7 +221,7 @@ fn has_independent_classes(plan: &CompiledQuery) -> bool {
     plan.suffixed_count == 0
         && plan.contended.is_empty()
         && plan.subtrees.is_empty()
-        && plan.allows_several_per_tree
+        && plan.may_use_several_per_tree
         && plan.collective.len() < 64
         && plan
             .conditions

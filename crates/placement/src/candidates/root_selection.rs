@@ -160,7 +160,7 @@ impl RootSelection {
         let root_mask = state.roots().word(word) & bit;
         let mut trees = plan.root.word(state, word, root_mask & tree_mask);
         if let Some(roots_of_rarest) = &self.roots_of_rarest {
-            trees &= roots_of_rarest[word];
+            trees &= roots_of_rarest.get(word).copied().unwrap_or(0);
         }
         RootWord {
             hosts: self.flat.word(plan, word, root_mask & !tree_mask),
@@ -179,7 +179,7 @@ impl RootSelection {
         let hosts = self.flat.word(plan, word, roots & !tree_mask);
         let mut trees = plan.root.word(state, word, roots & tree_mask);
         if let Some(roots_of_rarest) = &self.roots_of_rarest {
-            trees &= roots_of_rarest[word];
+            trees &= roots_of_rarest.get(word).copied().unwrap_or(0);
         }
         RootWord { hosts, trees }
     }

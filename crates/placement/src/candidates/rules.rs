@@ -84,7 +84,7 @@ impl TreeSearch {
         variable: usize,
         supplier: u32,
     ) -> bool {
-        (plan.allows_several_per_tree || self.is_only_one_of_tree(supplier))
+        (plan.may_use_several_per_tree || self.is_only_one_of_tree(supplier))
             && (plan.collective.is_empty()
                 || self.leaves_traits_satisfiable(plan, variable, supplier))
             && plan.variables[variable].subtrees.iter().all(|set| {
@@ -125,7 +125,7 @@ impl TreeSearch {
                 UNASSIGNED => {
                     possible_tops.union(&self.domain_sets[plan.variables[other].condition]);
                 }
-                supplier => possible_tops.insert(supplier as usize),
+                assigned => possible_tops.insert(assigned as usize),
             }
         }
         possible_tops.intersect(&common_ancestors);
@@ -180,14 +180,14 @@ impl TreeSearch {
         plan.subtrees
             .iter()
             .all(|set| self.in_one_subtree(set, &supplier_of))
-            && (plan.allows_several_per_tree || uses_one_per_tree())
+            && (plan.may_use_several_per_tree || uses_one_per_tree())
             && (plan.collective.is_empty() || covers_traits())
     }
 
     /// Whether the candidate has, or can still get, a supplier in the tree itself and not only sharing providers, once
     /// this supplier is assigned at this depth. Always true unless candidates of sharing providers only are skipped.
     pub(super) fn can_still_use_tree(&self, plan: &Plan<'_>, depth: usize, supplier: u32) -> bool {
-        let is_own = |supplier: u32| !self.is_sharing[supplier as usize];
+        let is_own = |other: u32| !self.is_sharing[other as usize];
         !self.skip_shared_only
             || is_own(supplier)
             || self.order[..depth]
@@ -195,9 +195,7 @@ impl TreeSearch {
                 .any(|variable| is_own(self.assigned[*variable]))
             || self.order[depth + 1..].iter().any(|variable| {
                 let condition = plan.variables[*variable].condition;
-                self.domains[condition]
-                    .iter()
-                    .any(|supplier| is_own(*supplier))
+                self.domains[condition].iter().any(|other| is_own(*other))
             })
     }
 }

@@ -4,8 +4,8 @@
 use super::plan::Plan;
 use super::tree::{TreeSearch, UNASSIGNED};
 
-/// The budget of steps of the exhaustive search. All searches of one request share it, unless [`Scratch::renew`] gives
-/// the next search a full one. Looking for augmenting paths (as in bipartite matching) takes nothing from it.
+/// The budget of steps of the exhaustive search. All searches of one request share it, unless [`Scratch::reset_steps`]
+/// gives the next search a full one. Looking for augmenting paths (as in bipartite matching) takes nothing from it.
 const STEPS: u32 = 100_000;
 
 /// Buffers and the step budget that all searches of one request share.
@@ -52,7 +52,7 @@ impl Scratch {
     }
 
     /// Resets the budget for the next search.
-    pub(crate) fn renew(&mut self) {
+    pub(crate) fn reset_steps(&mut self) {
         self.steps = STEPS;
     }
 
@@ -61,7 +61,7 @@ impl Scratch {
         (STEPS - self.steps) as usize
     }
 
-    /// Whether some branch was abandoned because the budget ran out.
+    /// Whether the budget is used up, so that a branch may have been abandoned.
     pub(crate) fn ran_out_of_steps(&self) -> bool {
         self.steps == 0
     }

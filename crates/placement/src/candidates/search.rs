@@ -170,8 +170,8 @@ impl CandidateSearch {
         true
     }
 
-    /// The candidates found so far; `None` before the first slice, and if no provider can serve
-    /// the query.
+    /// The candidates found so far; `None` before the first slice, also of a search that has to start anew, and if no
+    /// provider can serve the query.
     #[must_use]
     pub fn found(&self) -> Option<&Candidates> {
         Some(self.in_progress.as_ref()?.enumeration.found())

@@ -94,7 +94,7 @@ impl Sharing {
         }
     }
 
-    /// Sets the bits of the roots of all trees in reach of a sharing provider.
+    /// Sets the bits of the roots of all trees that have this sharing provider in reach.
     pub(crate) fn mark_served_roots(&self, plan: &Plan<'_>, id: ProviderId, roots: &mut [u64]) {
         let Some(provider) = plan.state.provider(id).filter(|_| self.contains(id)) else {
             return;

@@ -11,8 +11,9 @@ use super::traits::cover_traits;
 use super::tree::{TraitOffers, TreeSearch, UNASSIGNED};
 
 impl TreeSearch {
-    /// Makes sure that the suppliers of the witness cover all collective traits. If they do not, it gets others that
-    /// do, whose capacity may be too small for all variables together. False if no suppliers cover all of the traits.
+    /// Makes sure that the suppliers of the witness cover all collective traits. If they do not, the witness gets
+    /// suppliers that do; their capacity may be too small for all variables together. False if no suppliers cover all
+    /// of the traits.
     pub(super) fn make_witness_cover_traits(
         &mut self,
         plan: &Plan<'_>,

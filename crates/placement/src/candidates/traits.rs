@@ -36,7 +36,8 @@ impl TreeSearch {
         }
     }
 
-    /// Whether the providers of the unsuffixed group can still cover all collective traits.
+    /// Whether the providers of the unsuffixed group can still cover all collective traits when this supplier is
+    /// assigned to the variable.
     pub(super) fn leaves_traits_satisfiable(
         &self,
         plan: &Plan<'_>,
@@ -55,7 +56,7 @@ impl TreeSearch {
             }
             match self.assigned[other] {
                 UNASSIGNED => offers.push(&self.trait_offers[other_variable.condition]),
-                supplier => missing.subtract(&self.covered_traits[supplier as usize]),
+                assigned => missing.subtract(&self.covered_traits[assigned as usize]),
             }
         }
         // If the steps run out, a cover may exist nevertheless, so this does not rule one out.
@@ -65,8 +66,8 @@ impl TreeSearch {
 }
 
 /// Pushes to `selected` one supplier for each variable, so that together they cover the missing
-/// traits (set cover by backtracking); [`UNASSIGNED`] for a variable that is not needed. False also
-/// when the steps run out.
+/// traits (set cover by backtracking); [`UNASSIGNED`] for a variable that is not needed, and nothing for
+/// the variables after the last one that is. False also when the steps run out.
 pub(super) fn cover_traits(
     offers: &[&TraitOffers],
     missing: &Bits,

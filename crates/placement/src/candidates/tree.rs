@@ -44,7 +44,7 @@ pub(crate) struct TreeSearch {
     pub(super) domains: Vec<Vec<u32>>,
     /// By supplier: the conditions that it may serve.
     pub(super) served_conditions: Vec<Bits>,
-    /// By supplier and contended class: the remaining capacity.
+    /// By supplier and contended class: what is left of the headroom, which is at most `max_unit`.
     pub(super) capacity_left: Vec<i64>,
     /// By supplier: whether it is a sharing provider, which other trees can use too.
     pub(super) is_sharing: Vec<bool>,
@@ -171,7 +171,7 @@ impl TreeSearch {
         is_current
     }
 
-    /// Adds the members of the tree that may serve some variable after something was taken from them.
+    /// Adds the members of the tree that may serve some variable with what is left of them after `taken`.
     pub(super) fn add_members(
         &mut self,
         plan: &Plan<'_>,
@@ -259,9 +259,9 @@ impl TreeSearch {
         }
     }
 
-    /// Fills what the rules of `same_subtree` need, if the query has any: the ancestors and the descendants of each
-    /// supplier, and the domains as sets.
-    pub(super) fn fill_for_same_subtree(&mut self, plan: &Plan<'_>) {
+    /// Fills the sets that the check of `same_subtree` reads, if the query has any: the ancestors and the descendants
+    /// of each supplier, and the domains as sets.
+    pub(super) fn fill_same_subtree_sets(&mut self, plan: &Plan<'_>) {
         if plan.subtrees.is_empty() {
             return;
         }

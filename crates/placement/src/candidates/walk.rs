@@ -50,7 +50,7 @@ impl TreeSearch {
                     _ => headroom_left(plan, *id, *class, taken),
                 },
             ));
-            if !plan.allows_several_per_tree {
+            if !plan.may_use_several_per_tree {
                 self.tree_of
                     .push(provider.map_or(*id, |provider| provider.root));
             }
@@ -58,7 +58,7 @@ impl TreeSearch {
         if !self.has_total_capacity(plan) {
             return false;
         }
-        self.fill_for_same_subtree(plan);
+        self.fill_same_subtree_sets(plan);
         self.fill_collective_traits(plan);
         true
     }

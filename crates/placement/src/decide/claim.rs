@@ -150,8 +150,8 @@ fn add_claim(
     }
 }
 
-/// The change by which a consumer is on no host, if it has no allocations in the tree of its host any
-/// more.
+/// The change that removes a consumer's host assignment. `None` if the consumer has no assignment, or is to keep
+/// allocations in the tree of its host.
 fn removal_of_host_assignment(
     state: &State,
     existing: Option<&Consumer>,

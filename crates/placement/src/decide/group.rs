@@ -75,7 +75,7 @@ pub(super) fn set_levels(
     Ok(Outcome::Done)
 }
 
-/// Distances in rising order, the smaller name first in each.
+/// Checks the distances, and returns them in rising order, each with the smaller of its two places first.
 fn sort_distances(levels: &[Level], distances: &[Distance]) -> Result<Vec<Distance>, Refusal> {
     let level_of: BTreeMap<&str, usize> = (0..)
         .zip(levels)

@@ -145,7 +145,7 @@ impl Edit<'_> {
         Outcome::Generation(generation)
     }
 
-    /// Refuses an inventory that reserves more than it may.
+    /// Refuses an inventory whose capacity is negative, or 0 where the whole inventory may not be reserved.
     fn check_capacity(&self, class: &str, inventory: &Inventory) -> Result<(), Refusal> {
         let capacity = inventory.capacity();
         let lowest = i64::from(!self.may_reserve_all);

@@ -199,7 +199,7 @@ impl Ledger {
         index
     }
 
-    /// Claims amounts in order; the first that does not fit is the refusal.
+    /// Claims amounts in order. The refusal is about the first amount that does not fit.
     pub(super) fn claim(
         &mut self,
         state: &State,

@@ -142,8 +142,8 @@ fn resolve_inventories<'a>(
     }
     for (entry, replacement) in new_inventories.iter_mut().zip(replacements) {
         entry.inventories = inventory::resolve(state, &replacement.inventories)?;
-        // A provider keeps its rows of inventories sorted by class. If new ones are set in this order, each comes
-        // behind those before it and need not move them.
+        // A provider keeps its inventory rows sorted by class. If new rows are set in this order, each is inserted
+        // after the new rows before it, and does not move them.
         entry.inventories.sort_by_key(|(class, _)| *class);
     }
     Ok(new_inventories)

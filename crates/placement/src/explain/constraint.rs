@@ -4,9 +4,7 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
-use crate::candidates::lookup::{
-    aggregate_ids, any_of_traits, class_id, provider_named, trait_ids,
-};
+use crate::candidates::lookup::{aggregate_ids, class_id, provider_named, trait_ids};
 use crate::candidates::resolve::{ResolvedGroup, ResolvedRoot};
 use crate::candidates::{CandidateQuery, GroupPolicy, QueryRefusal};
 use crate::ids::{AggregateId, ClassId, ProviderId, TraitId};
@@ -33,7 +31,7 @@ pub enum Constraint {
     MemberOf(Subject, Vec<String>),
     /// Membership in none of these aggregates.
     NotMemberOf(Subject, Vec<String>),
-    /// The tree of this provider.
+    /// Only providers of the tree of this provider.
     InTree(Subject, String),
     /// A group without resources must require a trait or an aggregate.
     RequestsNothing(Subject),
@@ -46,7 +44,7 @@ pub enum Constraint {
         /// The amount of one allocation.
         amount: i64,
     },
-    /// Capacity for the sum over all groups of a class, on providers that they share.
+    /// Capacity for the sum of a class over all groups, on providers that serve several of them.
     Together {
         /// The name of the resource class.
         class: String,
@@ -117,7 +115,7 @@ pub(super) enum ResolvedConstraint {
     MemberOf(usize, SmallVec<[AggregateId; 2]>),
     NotMemberOf(usize, SmallVec<[AggregateId; 4]>),
     InTree(usize, ProviderId),
-    /// A constraint that no provider can serve.
+    /// A constraint that no provider can satisfy.
     Unsatisfiable,
     Resource(usize, ClassId, i64),
     Together(ClassId, i64),
@@ -203,10 +201,13 @@ impl ConstraintList {
             let constraint = Constraint::NotMemberOf(subject(), group.forbidden_aggregates.clone());
             self.add(constraint, ResolvedConstraint::NotMemberOf(index, ids));
         }
-        let required = any_of_traits(state, &group.required)?;
-        for (names, ids) in group.required.iter().zip(required) {
-            let constraint = Constraint::Required(subject(), names.clone());
-            self.add(constraint, ResolvedConstraint::Required(index, ids));
+        for (position, names) in group.required.iter().enumerate() {
+            let ids = trait_ids(state, names)?;
+            // A repetition adds no constraint.
+            if !group.required[..position].contains(names) {
+                let constraint = Constraint::Required(subject(), names.clone());
+                self.add(constraint, ResolvedConstraint::Required(index, ids));
+            }
         }
         for name in &group.forbidden {
             let ids: SmallVec<[TraitId; 1]> = trait_ids(state, [name])?;
@@ -354,7 +355,7 @@ pub(super) struct SelectedConstraints {
     pub(super) groups: Vec<ResolvedGroup>,
     /// Contended classes whose sum is not checked.
     pub(super) unchecked_sums: SmallVec<[ClassId; 4]>,
-    /// Whether a constraint is selected that no provider can serve.
+    /// Whether a constraint is selected that no provider can satisfy.
     pub(super) is_unsatisfiable: bool,
 }
 

@@ -124,7 +124,7 @@ impl<'a> FirstFailed<'a> {
         match prefix {
             Prefix::NotPrepared | Prefix::Infeasible => false,
             Prefix::Prepared(relaxed) => {
-                relaxed.renew_steps();
+                relaxed.reset_steps();
                 relaxed.root_fits_without(root, taken)
             }
         }

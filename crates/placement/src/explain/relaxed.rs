@@ -57,8 +57,8 @@ impl<'a> RelaxedQuery<'a> {
     }
 
     /// Gives the next search the whole budget of steps. All searches between two calls share one budget.
-    pub(super) fn renew_steps(&mut self) {
-        self.scratch.renew();
+    pub(super) fn reset_steps(&mut self) {
+        self.scratch.reset_steps();
     }
 
     /// Whether a root can serve the query, as a tree or as a flat host.

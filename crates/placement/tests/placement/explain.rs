@@ -270,6 +270,37 @@ fn hosts_with_memory(free: &[i32]) -> Fleet {
 }
 
 #[test]
+fn a_repeated_trait_is_one_constraint_and_each_constraint_has_its_own_trait() {
+    let mut fleet = hosts_with_memory(&[1_024, 1_024]);
+    let [held, missing] = [fleet::TRAITS[0], fleet::TRAITS[1]];
+    fleet[0].traits = vec![held, missing];
+    fleet[1].traits = vec![held];
+    let state = build(&mut fleet);
+    let list = |name: &str| vec![name.to_owned()];
+    let group = RequestGroup {
+        required: vec![list(held), list(held), list(missing)],
+        resources: vec![("VCPU".into(), 1)],
+        ..RequestGroup::default()
+    };
+    let query = CandidateQuery {
+        groups: vec![group],
+        nested: true,
+        ..CandidateQuery::default()
+    };
+    let explanation = explain(&state, &query).unwrap();
+    let effects = explanation.effects.iter();
+    let lines: Vec<String> = effects
+        .map(|effect| format!("{} {}", effect.constraint, effect.removed))
+        .collect();
+    let expected = [
+        format!("required={held} 0"),
+        format!("required={missing} 1"),
+        "resources=VCPU:1 0".to_owned(),
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
 fn a_near_miss_says_how_much_is_missing() {
     let mut fleet = hosts_with_memory(&[3_584, 3_584, 1_024, 3_584]);
     let state = build(&mut fleet);

@@ -259,6 +259,17 @@ impl LargeResponse {
             && let Some(candidate) = self.candidates.get(self.next_candidate)
         {
             self.next_candidate += 1;
+            // Since this version a group may have no resources. Its provider is in the mappings only.
+            if request.version.since(36) {
+                for provider in candidate.mappings().flatten() {
+                    let recorded = self.providers.uuid(*provider);
+                    let is_other = |uuid| recorded.is_some_and(|recorded| recorded != uuid);
+                    let found = state.provider(*provider);
+                    if found.is_none_or(|found| is_other(found.uuid)) {
+                        self.deleted_providers.insert(*provider);
+                    }
+                }
+            }
             let mut last_provider = None;
             for allocation in candidate.allocations() {
                 if last_provider.replace(allocation.provider) != Some(allocation.provider) {
