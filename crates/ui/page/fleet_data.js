@@ -30,7 +30,11 @@ export class FleetData {
   }
 
   apply(event) {
-    for (const name of Object.keys(this.values)) if (event[name]) this.values[name].push(...event[name]);
+    for (const [name, values] of Object.entries(this.values)) {
+      if (!event[name]) continue;
+      values.length = event[`${name}_from`]; // After a broken stream, some of the values come again.
+      values.push(...event[name]);
+    }
     for (const [slot, uuid, host, node, cell, zone, aggregates, traits, shape] of event.hosts) {
       const known = this.hosts.get(slot);
       if (known && known.uuid !== uuid) this.forgetUuid(known);

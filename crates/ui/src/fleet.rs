@@ -1,8 +1,8 @@
 //! The live view of all hosts, for the pages of operators.
 //!
 //! A sampler looks at the state a few times a second, and keeps a compact row for each host with the version in which
-//! it last changed. Each *look*, one pass over all hosts that may have changed, makes a new version if it finds a
-//! changed one. The sampler runs only while somebody follows.
+//! it last changed. Each *look*, one pass over all hosts that may have changed, makes a new version if it finds that a
+//! host, the name of an aggregate or the topology changed. The sampler runs only while somebody follows.
 //!
 //! A page that follows gets the rows that changed since the version that it has, whether that is the last one, an older
 //! one or none. So after a break of its connection it gets only what changed meanwhile, and nothing about a page is
@@ -56,7 +56,7 @@ struct Shared {
     /// A permit for each page that may follow; a page that follows holds one.
     followers: Arc<Semaphore>,
     /// Whether the sampler runs.
-    is_sampled: Mutex<bool>,
+    is_sampler_running: Mutex<bool>,
 }
 
 impl Shared {
@@ -88,7 +88,7 @@ impl FleetHandle {
             rows: Mutex::new(Rows::new()),
             looks: watch::Sender::default(),
             followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
-            is_sampled: Mutex::new(false),
+            is_sampler_running: Mutex::new(false),
         };
         Self {
             shared: Arc::new(shared),

@@ -27,8 +27,8 @@ pub(crate) fn set_path<B>(request: &mut Request<B>, path: &str) {
     }
 }
 
-/// Whether a request comes from a page of another origin. Browsers tell by a header that pages cannot change. Other
-/// clients do not send the header.
+/// Whether a browser says that a request does not come from a page of this origin: a page of another one caused it, or
+/// the user entered its address. Browsers say so in a header that pages cannot change. Other clients do not send it.
 pub(crate) fn is_cross_site(headers: &HeaderMap) -> bool {
     let site = headers.get("sec-fetch-site");
     site.is_some_and(|site| site != "same-origin")

@@ -1,12 +1,13 @@
 //! The page at `/ui/` for operators and tenants: its files, the live view of the fleet, and the forwarding of its
 //! requests to the other services of this process.
 //!
-//! - [`UiService`] is what a listener serves: the page's files, the page's own API below `/ui/api/`, and requests to the
-//!   other services, which it hands over as they are. So those services identify the caller, and enforce policies and
-//!   limits.
+//! - [`UiService`] is what a listener serves: the page's files, the page's own API below `/ui/api/`, and requests to
+//!   the other services, which it hands over with their headers and body unchanged, under the path that the service
+//!   knows. So those services identify the caller, and enforce policies and limits.
 //! - [`FleetHandle`] is the view of all hosts that the pages of operators follow. One sampler makes its compact rows
 //!   for all of these pages.
-//! - [`ReplayPageService`] is what `placewright replay --page` serves: the same files, and what the replay tells of itself.
+//! - [`ReplayPageService`] is what `placewright replay --page` serves: the same files, and the progress and
+//!   results of the replay.
 
 mod files;
 mod fleet;

@@ -17,11 +17,11 @@ pub(super) struct Rates {
     pub(super) api_claims: f64,
     /// Claims of builds and moves.
     pub(super) placements: f64,
-    /// How often another claim was faster.
+    /// How often another claim took a host first, or another client changed a consumer first.
     pub(super) conflicts: f64,
     /// Builds and moves for which there was no host.
     pub(super) no_host: f64,
-    /// Commands that the state did not admit.
+    /// Commands that were refused, because the state did not allow them.
     pub(super) refusals: f64,
     /// All commands that were decided, whatever they change.
     pub(super) commands: f64,

@@ -15,7 +15,7 @@ use super::source::Source;
 
 /// The most servers in a status that are counted; the compute API lists no more at once.
 pub(super) const COUNTED_MAX: usize = 1000;
-/// How many of the newest servers are listed.
+/// How many of the newest servers of each status are listed.
 const LISTED: usize = 6;
 /// The wait before the stream of hosts is asked for again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -29,8 +29,11 @@ const EVENT_BYTES_MAX: usize = 64 << 20;
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Status {
     pub(super) role: String,
+    /// The sequence number of the last entry that the replica has applied.
     pub(super) applied: u64,
+    /// How many entries the replica knows of and has not applied.
     pub(super) lag: u64,
+    /// The acknowledged entries that the store does not have any more; none if it has all.
     #[serde(default)]
     pub(super) lost: Option<Value>,
 }
@@ -90,6 +93,7 @@ pub(super) struct Readings {
     pub(super) status: Status,
     /// `None` before the second reading.
     pub(super) rates: Option<Rates>,
+    /// The number of findings of the last audit.
     pub(super) findings: f64,
     /// `None` where there is no compute API, or the caller may not list all servers.
     pub(super) builds: Option<Builds>,
@@ -196,7 +200,7 @@ impl Shared {
         while let Some(piece) = (response.chunk().await)
             .with_context(|| format!("the stream of {} broke off", response.url()))?
         {
-            // Up to here no event ends. The last byte may be the first of the two line feeds that end an event.
+            // No event ends in the bytes so far, but the last byte may be the first of the two line feeds that end one.
             let mut searched = bytes.len().saturating_sub(1);
             bytes.extend_from_slice(&piece);
             let mut begin = 0;

@@ -13,15 +13,18 @@ pub(super) const CONDITIONS: [&str; 5] = ["up", "disabled", "down", "forced down
 pub(super) type ShapeClass = (String, i64, i64, i64);
 
 /// The data of one event of the stream. Values of further kinds, such as traits, are not read. The lists of cells,
-/// zones and shapes have new values only. Each value gets the next number of its kind, by which the rows of hosts name
-/// it.
+/// zones and shapes have new values only. Each value has a number of its kind, by which the rows of hosts name it;
+/// `…_from` is the number of the first one. After a broken stream, some of the values come again.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Event {
     /// The UUID and the name of each cell; `None` stands for no cell.
     cells: Vec<Option<(String, String)>>,
+    cells_from: usize,
     zones: Vec<Option<String>>,
+    zones_from: usize,
     shapes: Vec<Vec<ShapeClass>>,
+    shapes_from: usize,
     hosts: Vec<HostRow>,
     /// Of each host: the slot, the condition, a value that is not read, the number of instances, and what is used of
     /// each class of its shape.
@@ -81,6 +84,14 @@ pub(super) struct Total {
     pub(super) physical: i64,
 }
 
+/// Puts values of an event at their numbers, of which the first is `from`.
+fn put_values<T>(values: &mut Vec<T>, from: usize, new: Vec<T>) {
+    if !new.is_empty() {
+        values.truncate(from);
+        values.extend(new);
+    }
+}
+
 impl Fleet {
     /// Whether all hosts are known.
     pub(super) fn is_complete(&self) -> bool {
@@ -118,9 +129,9 @@ impl Fleet {
     }
 
     fn apply_rows(&mut self, event: Event) {
-        self.cells.extend(event.cells);
-        self.zones.extend(event.zones);
-        self.shapes.extend(event.shapes);
+        put_values(&mut self.cells, event.cells_from, event.cells);
+        put_values(&mut self.zones, event.zones_from, event.zones);
+        put_values(&mut self.shapes, event.shapes_from, event.shapes);
         for HostRow(slot, _, name, _, cell, zone, _, _, shape) in event.hosts {
             let host = self.hosts.entry(slot).or_default();
             (host.name, host.cell, host.zone, host.shape) = (name, cell, zone, shape);

@@ -75,8 +75,8 @@ impl Line {
     }
 }
 
-/// The text with `?` in place of each letter that could control the terminal. Others chose the names of hosts and
-/// servers, which may have such letters.
+/// The text with `?` in place of each letter that could control the terminal. The names of hosts and servers may have
+/// such letters, because agents and tenants choose them.
 pub(crate) fn printable(text: &str) -> String {
     let letters = text.chars();
     letters

@@ -11,7 +11,7 @@ const NAME_WIDTH_MAX: usize = 32;
 pub(super) struct Field {
     style: Style,
     text: String,
-    is_number: bool,
+    is_right_aligned: bool,
 }
 
 impl Field {
@@ -19,7 +19,7 @@ impl Field {
         Self {
             style,
             text: text.into(),
-            is_number: false,
+            is_right_aligned: false,
         }
     }
 
@@ -27,7 +27,7 @@ impl Field {
         Self {
             style,
             text: text.into(),
-            is_number: true,
+            is_right_aligned: true,
         }
     }
 }
@@ -55,7 +55,7 @@ impl Table {
             let mut line = Line::default();
             for (field, wide) in row.iter().zip(&widths) {
                 let pad = " ".repeat(wide.saturating_sub(width(&field.text)));
-                let text = match field.is_number {
+                let text = match field.is_right_aligned {
                     true => format!("{pad}{}  ", field.text),
                     false => format!("{}{pad}  ", field.text),
                 };

@@ -163,7 +163,7 @@ impl View {
     fn sorted_hosts<'a>(&'a self, fleet: &'a Fleet) -> Vec<&'a Host> {
         let mut keyed: Vec<(f64, &Host)> = fleet
             .hosts(self.cell.as_deref())
-            .map(|host| (self.key(fleet, host), host))
+            .map(|host| (self.sort_key(fleet, host), host))
             .collect();
         keyed.sort_by(|(a, a_host), (b, b_host)| {
             // The largest comes first, and equal ones by name.
@@ -178,7 +178,7 @@ impl View {
     }
 
     #[allow(clippy::cast_precision_loss, reason = "it is only compared")]
-    fn key(&self, fleet: &Fleet, host: &Host) -> f64 {
+    fn sort_key(&self, fleet: &Fleet, host: &Host) -> f64 {
         // A host without the class comes after all that have it.
         let share = |class: &str| fleet.share(host, class).unwrap_or(-1.0);
         match self.sort {

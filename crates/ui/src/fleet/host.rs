@@ -15,7 +15,7 @@ pub(super) type Amounts = SmallVec<[i64; 4]>;
 /// The part of a row that changes with each claim: amounts used, and the number of consumers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage {
-    pub(super) consumers: u32,
+    pub(super) consumer_count: u32,
     /// The used amounts, in the order of the classes in [`write_shape`].
     pub(super) used: Amounts,
 }
@@ -24,9 +24,12 @@ pub(super) struct Usage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Condition {
     Up = 0,
+    /// The host is up, but takes no new instances.
     Disabled = 1,
+    /// The host is silent.
     Down = 2,
-    /// An operator has forced the host down.
+    /// An operator, the host's agent, or its cell because the agent is silent, declared the host down; in a state of
+    /// the past only an operator.
     ForcedDown = 3,
     /// Placement has the host, but no agent reports it to the scheduler.
     Unreported = 4,
@@ -49,7 +52,7 @@ pub(super) struct Description<'a> {
     pub(super) condition: Condition,
     /// The range of the age of the host's latest report; see [`age_range`].
     pub(super) age: u8,
-    /// The UUID and the name of the host's cell.
+    /// The UUID and the name of the host's cell; `None` if no agent reported the host.
     pub(super) cell: Option<(Uuid, &'a str)>,
     pub(super) zone: Option<&'a str>,
 }
@@ -81,7 +84,7 @@ fn tree<'a>(
 pub(super) fn usage(state: &State, slot: u32, root: &Provider) -> Usage {
     if root.children.is_empty() {
         return Usage {
-            consumers: count(root.consumers.len()),
+            consumer_count: count(root.consumers.len()),
             used: root.inventories.iter().map(|row| row.used).collect(),
         };
     }
@@ -100,7 +103,7 @@ pub(super) fn usage(state: &State, slot: u32, root: &Provider) -> Usage {
     consumers.dedup();
     used.sort_unstable_by_key(|(class, _)| *class);
     Usage {
-        consumers: count(consumers.len()),
+        consumer_count: count(consumers.len()),
         used: used.into_iter().map(|(_, amount)| amount).collect(),
     }
 }
@@ -196,7 +199,12 @@ pub(super) fn describe<'a>(
             zone,
         };
     };
-    let condition = if state.is_forced_down {
+    // The scheduler also counts a host as forced down whose agent is silent, or says so itself.
+    let is_forced_by_operator = || {
+        let service = control.conductor.services().get(&HostId(root.uuid));
+        service.is_some_and(|service| service.forced_down)
+    };
+    let condition = if state.is_forced_down && is_forced_by_operator() {
         Condition::ForcedDown
     } else if !hosts.up().contains(slot) {
         Condition::Down

@@ -11,8 +11,8 @@ use uuid::Uuid;
 use super::dictionary::Dictionary;
 use super::host::{self, Condition, Description, Usage, write_list, write_text};
 
-/// When there are more than this many values of a kind, and more than twice as many as hosts, most of them are unused,
-/// and the view begins anew.
+/// When a kind has more than this many values, and more than twice as many as there are hosts, most of its values are
+/// unused, and the view begins anew.
 const VALUES_MAX: usize = 1 << 17;
 
 /// The kinds of values that hosts have in common, in the order of their names in [`KINDS`]. A shape is the list of a
@@ -29,7 +29,7 @@ const KINDS: [&str; 5] = ["cells", "zones", "aggregates", "traits", "shapes"];
 /// One item for each kind of values.
 pub(super) type ByKind<T> = [T; KINDS.len()];
 
-/// The row of a slot that has, or had, a host.
+/// The row of a slot.
 #[derive(Debug, Default)]
 struct Row {
     /// The version in which anything of the host last changed; 0 if there never was a host.
@@ -46,8 +46,8 @@ struct Host {
     live: Live,
 }
 
-#[derive(Debug, PartialEq)]
 /// The part of a row that seldom changes.
+#[derive(Debug, PartialEq)]
 struct Names {
     uuid: Uuid,
     host: Box<str>,
@@ -57,8 +57,8 @@ struct Names {
     values: ByKind<u32>,
 }
 
-#[derive(Debug, PartialEq)]
 /// The part of a row that changes often.
+#[derive(Debug, PartialEq)]
 struct Live {
     condition: Condition,
     /// The number of the range in which the age of the last report lies.
@@ -74,9 +74,9 @@ pub(super) struct Rows {
     version: u64,
     rows: Vec<Row>,
     /// The version in which the names of aggregates or the levels of the topology last changed.
-    named: u64,
-    /// The number of hosts.
-    hosts: usize,
+    names_version: u64,
+    host_count: usize,
+    /// By kind: the values that hosts have, or had.
     values: ByKind<Dictionary>,
     /// A buffer for texts, kept so that its memory is used again.
     scratch: String,
@@ -90,8 +90,8 @@ impl Rows {
             epoch: u64::try_from(now().0).unwrap_or(0),
             version: 0,
             rows: Vec::new(),
-            named: 0,
-            hosts: 0,
+            names_version: 0,
+            host_count: 0,
             values: Default::default(),
             scratch: String::new(),
         }
@@ -107,17 +107,17 @@ impl Rows {
 
     /// The version in which the names of aggregates or the levels of the topology last changed. A page that has read
     /// them for another one reads them again.
-    pub(super) fn named(&self) -> u64 {
-        self.named
+    pub(super) fn names_version(&self) -> u64 {
+        self.names_version
     }
 
     /// Notes that the look under way found new names of aggregates or another topology.
     pub(super) fn note_names(&mut self) {
-        self.named = self.version + 1;
+        self.names_version = self.version + 1;
     }
 
-    /// How many slots there are.
-    pub(super) fn slots(&self) -> usize {
+    /// The number of rows: one for each slot up to the highest that ever had a host.
+    pub(super) fn slot_count(&self) -> usize {
         self.rows.len()
     }
 
@@ -128,7 +128,7 @@ impl Rows {
 
     /// Begins anew if there are too many values that no host has any more; returns whether it did.
     pub(super) fn begin_anew_if_grown(&mut self) -> bool {
-        let is_grown = |values: &Dictionary| values.len() > VALUES_MAX.max(2 * self.hosts);
+        let is_grown = |values: &Dictionary| values.len() > VALUES_MAX.max(2 * self.host_count);
         let begins = self.values.iter().any(is_grown);
         if begins {
             *self = Self::new();
@@ -206,8 +206,8 @@ impl Rows {
         if !keeps_names {
             row.described = next;
         }
-        self.hosts += usize::from(found.is_some());
-        self.hosts -= usize::from(row.host.is_some());
+        self.host_count += usize::from(found.is_some());
+        self.host_count -= usize::from(row.host.is_some());
         row.changed = next;
         row.host = found;
         true
@@ -291,7 +291,8 @@ impl Rows {
         out.push('{');
         for (kind, (name, values)) in KINDS.iter().zip(&self.values).enumerate() {
             if known[kind] < values.len() {
-                let _ = write!(out, "\"{name}\":");
+                // The number of the first value tells a page that has some of the values already where they belong.
+                let _ = write!(out, "\"{name}_from\":{},\"{name}\":", known[kind]);
                 write_list(&mut out, values.from(known[kind]), |out, value| {
                     out.push_str(value);
                 });
@@ -338,8 +339,8 @@ fn write_names(out: &mut String, slot: u32, names: &Names) {
 /// Writes `[slot, condition, range of age, consumers, used …]`, with one amount used for each class of the shape.
 fn write_live(out: &mut String, slot: u32, live: &Live) {
     comma(out);
-    let (condition, consumers) = (live.condition as u8, live.usage.consumers);
-    let _ = write!(out, "[{slot},{condition},{},{consumers}", live.age);
+    let (condition, consumer_count) = (live.condition as u8, live.usage.consumer_count);
+    let _ = write!(out, "[{slot},{condition},{},{consumer_count}", live.age);
     for amount in &live.usage.used {
         let _ = write!(out, ",{amount}");
     }

@@ -38,27 +38,27 @@ const WRITTEN_MAX: usize = 8192;
 
 /// Makes sure that the sampler runs.
 pub(super) fn ensure(shared: &Arc<Shared>, stopping: &watch::Receiver<bool>) {
-    let mut is_sampled = shared.is_sampled.lock();
-    if std::mem::replace(&mut *is_sampled, true) {
+    let mut is_sampler_running = shared.is_sampler_running.lock();
+    if std::mem::replace(&mut *is_sampler_running, true) {
         return;
     }
-    drop(is_sampled);
+    drop(is_sampler_running);
     let sampler = Sampler {
         running: Running(Arc::clone(shared)),
         position: None,
         turn: 0,
-        up: Vec::new(),
+        up_and_enabled: Vec::new(),
         places: Places::default(),
     };
     spawn_contained(ContainedWork::HttpConnection, sampler.run(stopping.clone()));
 }
 
-/// Marks the sampler as running until this is dropped, by the sampler's end or by a panic in it.
+/// Dropped when the sampler ends, or panics: then the sampler counts as not running any more.
 struct Running(Arc<Shared>);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        *self.0.is_sampled.lock() = false;
+        *self.0.is_sampler_running.lock() = false;
     }
 }
 
@@ -70,7 +70,7 @@ struct Sampler {
     /// The slot at which the next turn begins.
     turn: u32,
     /// By word of 64 slots: which hosts are up, and which enabled.
-    up: Vec<(u64, u64)>,
+    up_and_enabled: Vec<(u64, u64)>,
     places: Places,
 }
 
@@ -158,7 +158,11 @@ impl Sampler {
                 let mut known = rows.known_at(from);
                 let data = rows.write(found.iter().copied(), from, &mut known);
                 let mut events = data.map_or_else(String::new, |data| super::stream::event(&data));
-                events.push_str(&super::stream::end_event(rows.epoch(), to, rows.named()));
+                events.push_str(&super::stream::end_event(
+                    rows.epoch(),
+                    to,
+                    rows.names_version(),
+                ));
                 Bytes::from(events)
             });
             Look { from, to, events }
@@ -170,9 +174,9 @@ impl Sampler {
     /// changed, which are not in rows.
     fn changed(&mut self) -> (Changed, bool) {
         let shared = Arc::clone(&self.running.0);
-        let known_slots = shared.rows.lock().slots();
+        let known_slot_count = shared.rows.lock().slot_count();
         shared.scheduler.with_state(|scheduler, control| {
-            let (log, slots) = (
+            let (log, slot_count) = (
                 control.placement.tree_changes(),
                 control.placement.provider_slots(),
             );
@@ -186,12 +190,14 @@ impl Sampler {
                     }
                 }
                 None => {
-                    changed.extend((0..as_slot(slots.max(known_slots))).map(|slot| (slot, false)));
+                    changed.extend(
+                        (0..as_slot(slot_count.max(known_slot_count))).map(|slot| (slot, false)),
+                    );
                 }
             }
             self.position = Some(log.position());
-            self.add_conditions(scheduler.hosts(), slots, &mut changed);
-            self.add_turn(slots.max(known_slots), &mut changed);
+            self.add_conditions(scheduler.hosts(), slot_count, &mut changed);
+            self.add_turn(slot_count.max(known_slot_count), &mut changed);
             let aggregates = scheduler.hosts().aggregates();
             let has_new_names = self.places.look_at(aggregates, control.placement.levels());
             (changed, has_new_names)
@@ -199,9 +205,9 @@ impl Sampler {
     }
 
     /// Adds the hosts that went up or down, or were enabled or disabled.
-    fn add_conditions(&mut self, hosts: &HostTable, slots: usize, changed: &mut Changed) {
-        self.up.resize(slots.div_ceil(64), (0, 0));
-        for (word, known) in self.up.iter_mut().enumerate() {
+    fn add_conditions(&mut self, hosts: &HostTable, slot_count: usize, changed: &mut Changed) {
+        self.up_and_enabled.resize(slot_count.div_ceil(64), (0, 0));
+        for (word, known) in self.up_and_enabled.iter_mut().enumerate() {
             let present = (hosts.up().word(word), hosts.enabled().word(word));
             let mut bits = (present.0 ^ known.0) | (present.1 ^ known.1);
             *known = present;
@@ -213,10 +219,10 @@ impl Sampler {
     }
 
     /// Adds the slots whose turn it is.
-    fn add_turn(&mut self, slots: usize, changed: &mut Changed) {
-        let part = TURN_MIN.max(slots / TURN_PART).min(slots);
+    fn add_turn(&mut self, slot_count: usize, changed: &mut Changed) {
+        let part = TURN_MIN.max(slot_count / TURN_PART).min(slot_count);
         for _ in 0..part {
-            if self.turn as usize >= slots {
+            if self.turn as usize >= slot_count {
                 self.turn = 0;
             }
             changed.insert(self.turn, false);

@@ -49,13 +49,13 @@ pub(super) fn event(data: &str) -> String {
     format!("data: {data}\n\n")
 }
 
-/// The event that says that the page has all rows up to a version. `named` is the version in which the names of
-/// aggregates or the topology last changed.
-pub(super) fn end_event(epoch: u64, version: u64, named: u64) -> String {
-    format!("id: {epoch}.{version}\nevent: end\ndata: {{\"names\":{named}}}\n\n")
+/// The event that says that the page has all rows up to a version. `names_version` is the version in which the names
+/// of aggregates or the topology last changed.
+pub(super) fn end_event(epoch: u64, version: u64, names_version: u64) -> String {
+    format!("id: {epoch}.{version}\nevent: end\ndata: {{\"names\":{names_version}}}\n\n")
 }
 
-/// The stream has to end, because the client is gone or reads nothing.
+/// The error after which the stream has to end: the client is gone or reads nothing.
 struct Over;
 
 /// The stream of one page.
@@ -159,14 +159,18 @@ impl FleetStream {
     ) -> Result<StreamPosition, Over> {
         // Values that many hosts have in common, such as a list of traits, are sent to a page once; `known_values` is
         // how many of each kind it has.
-        let (mut known_values, slots, named): (ByKind<usize>, u32, u64) = {
+        let (mut known_values, slot_count, names_version): (ByKind<usize>, u32, u64) = {
             let rows = self.shared.rows.lock();
-            let slots = u32::try_from(rows.slots()).unwrap_or(u32::MAX);
-            (rows.known_at(from.version), slots, rows.named())
+            let slot_count = u32::try_from(rows.slot_count()).unwrap_or(u32::MAX);
+            (
+                rows.known_at(from.version),
+                slot_count,
+                rows.names_version(),
+            )
         };
         let mut next = 0;
-        while next < slots {
-            let end = next.saturating_add(PIECE_SLOTS).min(slots);
+        while next < slot_count {
+            let end = next.saturating_add(PIECE_SLOTS).min(slot_count);
             let data = {
                 let rows = self.shared.rows.lock();
                 if rows.epoch() != from.epoch {
@@ -179,7 +183,7 @@ impl FleetStream {
             }
             next = end;
         }
-        let ended = end_event(from.epoch, version, named);
+        let ended = end_event(from.epoch, version, names_version);
         self.send(Bytes::from(ended)).await?;
         Ok(StreamPosition {
             epoch: from.epoch,

@@ -55,7 +55,7 @@ async fn streams_and_the_sampler_end_when_the_service_stops() {
     reader.recv().await.unwrap();
     stopping.send_replace(true);
     while reader.recv().await.is_some() {}
-    while *fleet.shared.is_sampled.lock() {
+    while *fleet.shared.is_sampler_running.lock() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -65,5 +65,5 @@ async fn nothing_is_looked_at_when_nobody_follows() {
     let (fleet, stopping) = (fleet(), watch::Sender::new(false));
     drop(fleet.follow(None, stopping.subscribe()).unwrap());
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert!(!*fleet.shared.is_sampled.lock());
+    assert!(!*fleet.shared.is_sampler_running.lock());
 }
