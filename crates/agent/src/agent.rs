@@ -34,22 +34,21 @@ pub struct Options {
     /// The name of the compute service that manages the hosts. If none, each host has a service of
     /// its own name.
     pub service_host: Option<String>,
-    /// The file of the guest log. If none, the log is in memory only, and an agent that is
-    /// restarted reports that its hosts have no guests.
+    /// The file of the guest log. If none, the log is in memory only, and a restarted agent knows no guests but those
+    /// that its driver lists.
     pub guest_log: Option<PathBuf>,
     /// Whether the guest log is synced to disk, so that it outlives a crash of the machine and not
     /// only of the agent.
     pub is_guest_log_durable: bool,
     /// How to reach placement. If none, somebody else reports the hosts' inventories.
     pub placement: Option<placement::Options>,
-    /// How long after the last write to placement all hosts are compared with placement again; 0 for
-    /// never.
+    /// The interval at which all hosts are compared with placement again, changed or not; 0 for never.
     pub resync_interval: Duration,
     /// The interval at which the driver inspects its hosts; 0 for never.
     pub inspect_interval: Duration,
     /// The interval between two heartbeats to the cell.
     pub heartbeat_interval: Duration,
-    /// How long changes of the hosts' soft state are collected before they are sent.
+    /// The shortest time between two reports of changed soft state. The changes in between are sent together.
     pub gather_time: Duration,
     /// Time-out for the preparation of devices.
     pub prepare_timeout: Duration,
@@ -110,7 +109,7 @@ struct Readiness {
     is_in_placement: bool,
 }
 
-/// A running agent. It runs until [`Agent::stop`] is called.
+/// A running agent. It runs until [`Agent::stop`] is called or this value is dropped.
 #[derive(Debug)]
 pub struct Agent {
     stop: watch::Sender<bool>,

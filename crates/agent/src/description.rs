@@ -196,12 +196,12 @@ impl HostDescription {
         parent.map_or(self.id().0, |parent| uuid_of(parent.uuid, &parent.name))
     }
 
-    /// Adds [`OWNER_TRAIT`] to the host and its parts, which says that they belong to the compute service. A part whose
-    /// description sets the trait to false does not get it, because that part belongs to another service.
+    /// Adds [`OWNER_TRAIT`] to all providers of the host, which says that they belong to the compute service. A nested
+    /// provider whose description sets the trait to false does not get it, because it belongs to another service.
     pub fn claim_ownership(&mut self) {
         self.traits.insert(OWNER_TRAIT.to_owned(), true);
-        for part in &mut self.providers {
-            part.traits.entry(OWNER_TRAIT.to_owned()).or_insert(true);
+        for nested in &mut self.providers {
+            nested.traits.entry(OWNER_TRAIT.to_owned()).or_insert(true);
         }
     }
 
@@ -223,7 +223,7 @@ impl HostDescription {
         }
     }
 
-    /// Checks the description for values that placement would refuse.
+    /// Checks the names, the parents and the inventories for values that placement would refuse.
     ///
     /// # Errors
     ///

@@ -157,7 +157,7 @@ struct LogFile {
     is_durable: bool,
     unwritten: Vec<u8>,
     size_bytes: u64,
-    /// The size in bytes after the latest compaction.
+    /// The size in bytes after the latest compaction; 0 if there was none since the file was opened.
     compacted_bytes: u64,
 }
 
@@ -373,7 +373,7 @@ impl LogFile {
             written = written.and_then(|()| self.file.sync_data());
         }
         if let Err(error) = written {
-            // The entries are written in part, or not synced. They are cut off, and the next call writes them all again.
+            // The entries are written in part or not synced. They are cut off, and the next call writes them all again.
             self.file.set_len(self.size_bytes)?;
             self.file.seek(SeekFrom::Start(self.size_bytes))?;
             return Err(error);
@@ -468,7 +468,7 @@ fn write_entry(bytes: &mut Vec<u8>, entry: &Entry) {
         .ok()
         .filter(|_| body.len() <= ENTRY_BYTES_MAX)
     else {
-        // Neither this entry nor any after it could be read again.
+        // If it were written, neither it nor any entry after it could be read again.
         tracing::error!(
             bytes = body.len(),
             "a guest is too large for the guest log, so it is not recorded"

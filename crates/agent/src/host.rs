@@ -1,9 +1,9 @@
 //! The state machine of one host: orders of the cell, work under way, and responses.
 //!
 //! It is pure: it does no I/O, and depends on no clock, random number or iteration order of a hash map. Its effects are
-//! appended to a list of [`Action`]s. It follows the protocol of `placewright_conductor::cell_conductor`:
-//! sessions, attempts that are started only once, and guests that are never built again after the
-//! cell has ordered their destruction.
+//! appended to a list of [`Action`]s. It follows the protocol of `placewright_conductor::cell_conductor`: sessions,
+//! attempts that are started only once, and guests that no delayed order builds again after the cell has ordered their
+//! destruction.
 //!
 //! At most one piece of work is done with a guest at a time. A later order waits until that work
 //! has ended. If the order supersedes the work, the work is cancelled first.
@@ -176,8 +176,9 @@ impl Host {
         }
     }
 
-    /// Handles the cell's order for a step. Orders of other sessions and earlier attempts are ignored, and before the
-    /// first session all orders are.
+    /// Handles the cell's order for a step. Orders of other sessions and of earlier attempts are ignored, and so are
+    /// orders for guests whose destruction is ordered. Before the first session every order is ignored. An order whose
+    /// attempt has ended already gets the same response again.
     pub fn handle_order(&mut self, session: u64, order: Order, actions: &mut Vec<Action>) {
         let key = (order.instance, order.guest_number);
         if session != self.session || session == 0 {
@@ -371,8 +372,8 @@ impl Host {
         self.confirm_destroyed(key, now_ms, actions);
     }
 
-    /// Reports to the cell that the guest does not exist. For [`REMEMBERED_MS`] after the first such report, no order of
-    /// this session makes this guest again.
+    /// Reports to the cell that the guest does not exist. For [`REMEMBERED_MS`] after the first such report, no order
+    /// of this session makes this guest again.
     fn confirm_destroyed(&mut self, key: GuestKey, now_ms: u64, actions: &mut Vec<Action>) {
         let (instance, number) = key;
         actions.push(Action::Destroyed { instance, number });

@@ -65,7 +65,8 @@ pub enum PlacementError {
     /// Placement cannot be reached, the connection was lost, the status was 5xx, or Keystone gave no token.
     #[error("placement cannot be reached: {0}")]
     Unreachable(String),
-    /// A concurrent write changed the same provider, even in the last attempt.
+    /// A concurrent write changed the same provider, even in the last attempt. Contains the provider's name, or the
+    /// method and path of the request that conflicted.
     #[error("others change provider {0} at the same time")]
     Conflict(String),
     /// Placement refused a request, or its response cannot be decoded.

@@ -3,7 +3,7 @@
 //! The threads that serve sockets call this module, before the request has a seat and before its project is charged. So
 //! it must be fast even for large bodies. They are searched with SIMD instructions, which takes tens of microseconds
 //! for the largest body; a search byte by byte would take a millisecond. A client could slow the search down with a
-//! body in which it finds very many matches. So it gives up after a number of matches, and takes the body for costly.
+//! body in which it finds very many matches. So it gives up after a number of matches, and counts the body as costly.
 
 use placewright_http::Cost;
 
@@ -61,7 +61,7 @@ pub(crate) fn is_costly(path: &str, method: &str, body: &[u8]) -> bool {
 }
 
 /// Estimates how many servers a request creates, before its body is parsed.
-pub(crate) fn instances(path: &str, method: &str, body: &[u8]) -> u32 {
+pub(crate) fn instance_count(path: &str, method: &str, body: &[u8]) -> u32 {
     if (path, method) != ("/servers", "POST") {
         return 0;
     }
@@ -89,7 +89,7 @@ fn count_field_ends(body: &[u8]) -> impl Iterator<Item = usize> + '_ {
 
 /// Whether a JSON text has an escape such as `\u0063` for a small letter or an underscore. In a field's name it
 /// would hide the field from the search in the undecoded text. Encoders escape other characters only; Go's, for
-/// example, escapes `<` and `&`.
+/// example, escapes `<` and `&`. A text with more than [`ESCAPES_MAX`] escapes counts as one that has such an escape.
 fn hides_names(body: &[u8]) -> bool {
     let mut escapes = memchr::memmem::find_iter(body, ESCAPE).enumerate();
     escapes.any(|(index, start)| {
@@ -125,28 +125,28 @@ mod tests {
     fn an_escaped_field_name_hides_no_servers() {
         let hidden = br#"{"server": {"max_coun\u0074": 1000}}"#;
         assert!(is_costly("/servers", "POST", hidden));
-        assert_eq!(instances("/servers", "POST", hidden), INSTANCES_MAX);
+        assert_eq!(instance_count("/servers", "POST", hidden), INSTANCES_MAX);
         let many = format!(
             r#"{{"server": {{"name": "{}"}}}}"#,
             r"\u00e9".repeat(10_001)
         );
         assert_eq!(
-            instances("/servers", "POST", many.as_bytes()),
+            instance_count("/servers", "POST", many.as_bytes()),
             INSTANCES_MAX
         );
         let plain = br#"{"server": {"name": "caf\u00e9 \u0026 \n"}}"#;
         assert!(!is_costly("/servers", "POST", plain));
-        assert_eq!(instances("/servers", "POST", plain), 1);
+        assert_eq!(instance_count("/servers", "POST", plain), 1);
     }
 
     #[test]
     fn only_the_fields_for_counts_count() {
         let metadata = br#"{"server": {"metadata": {"core_count": "64"}}}"#;
         assert!(!is_costly("/servers", "POST", metadata));
-        assert_eq!(instances("/servers", "POST", metadata), 1);
+        assert_eq!(instance_count("/servers", "POST", metadata), 1);
         let several = br#"{"server": {"min_count": 2, "max_count" : "30"}}"#;
         assert!(is_costly("/servers", "POST", several));
-        assert_eq!(instances("/servers", "POST", several), 30);
+        assert_eq!(instance_count("/servers", "POST", several), 30);
     }
 
     #[test]
@@ -188,7 +188,7 @@ mod tests {
             (r#"{"server": {"max_count": "1\u0030\u0030\u0030"}}"#, 1000),
         ] {
             assert_eq!(
-                instances("/servers", "POST", body.as_bytes()),
+                instance_count("/servers", "POST", body.as_bytes()),
                 expected,
                 "{body}"
             );
@@ -196,9 +196,12 @@ mod tests {
         for (names, expected) in [(100, 1), (101, INSTANCES_MAX)] {
             let names = r#""min_count": 1, "#.repeat(names);
             let body = format!(r#"{{"server": {{{names}"name": "a"}}}}"#);
-            assert_eq!(instances("/servers", "POST", body.as_bytes()), expected);
+            assert_eq!(
+                instance_count("/servers", "POST", body.as_bytes()),
+                expected
+            );
         }
-        assert_eq!(instances("/servers", "GET", b""), 0);
-        assert_eq!(instances("/os-keypairs", "POST", b""), 0);
+        assert_eq!(instance_count("/servers", "GET", b""), 0);
+        assert_eq!(instance_count("/os-keypairs", "POST", b""), 0);
     }
 }

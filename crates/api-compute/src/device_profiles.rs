@@ -83,7 +83,7 @@ impl DeviceProfiles {
         Ok(Self { file: Some(file) })
     }
 
-    /// Whether [`Self::refresh`] has something to do.
+    /// Whether [`Self::refresh`] would check the file for changes now.
     pub(crate) fn is_due(&self) -> bool {
         self.file.as_ref().is_some_and(OperatorFile::is_due)
     }

@@ -29,7 +29,7 @@ fn capabilities(options: &ComputeOptions) -> Value {
         "own_images": options.serves_images,
         // Whether a server can ask for networks. If control serves the Network API, it does so only to answer that
         // there are no networks, and a server cannot ask for one. If not, the drivers may provide networks.
-        "networks": !options.serves_networks,
+        "networks": !options.serves_network_api,
         "limits": {
             "server_body_bytes": limits.server_body_bytes_max,
             "body_bytes": limits.body_bytes_max,

@@ -12,8 +12,8 @@ use crate::servers;
 ///
 /// # Errors
 ///
-/// Always: 404 if the caller sees no such server, 501 otherwise.
-pub(crate) async fn of_server(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
+/// Always: 404 if the caller sees no such server, 403 if the caller may not show servers, 501 otherwise.
+pub(crate) async fn with_server(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     let reading = request.read(|control, views| {
         servers::find(request, control, views, Rule::ServersShow).map(|_| ())
     });
@@ -28,7 +28,7 @@ pub(crate) async fn of_server(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
 /// # Errors
 ///
 /// Always: 501.
-pub(crate) async fn of_cloud(_: &RoutedRequest<'_>) -> ApiResult<Reply> {
+pub(crate) async fn without_server(_: &RoutedRequest<'_>) -> ApiResult<Reply> {
     Err(ApiError::not_implemented(
         "This is not offered. docs/compute-api.md lists what is.",
     ))

@@ -16,13 +16,15 @@ pub(crate) struct OperatorFile<T, E> {
     path: PathBuf,
     read: fn(&Path) -> Result<T, E>,
     content: Mutex<T>,
-    check: Mutex<Check>,
+    last_check: Mutex<LastCheck>,
 }
 
-/// The last time that the file was looked at.
-struct Check {
-    /// The version of the file from which the content was read.
+/// The last check of the file for changes.
+struct LastCheck {
+    /// The version of the file that was read last; `None` if there was no file. If that read failed, the content is of
+    /// an earlier version.
     version: Option<FileVersion>,
+    /// When the check was made; `None` makes the next one due at once.
     at: Option<Instant>,
 }
 
@@ -51,7 +53,7 @@ impl<T, E: fmt::Display> OperatorFile<T, E> {
             path,
             read,
             content: Mutex::new(content),
-            check: Mutex::new(Check {
+            last_check: Mutex::new(LastCheck {
                 version,
                 at: Some(Instant::now()),
             }),
@@ -65,42 +67,46 @@ impl<T, E: fmt::Display> OperatorFile<T, E> {
 
     /// Whether the file was last checked longer than a second ago, and no other thread is checking it now.
     pub(crate) fn is_due(&self) -> bool {
-        (self.check.try_lock()).is_some_and(|check| is_due(&check))
+        (self.last_check.try_lock()).is_some_and(|last_check| is_due(&last_check))
     }
 
     /// Reads the file again if it has changed and no other thread is reading it now. Waits for the disk.
     pub(crate) fn refresh(&self) {
-        let Some(mut check) = self.check.try_lock() else {
+        let Some(mut last_check) = self.last_check.try_lock() else {
             return;
         };
-        if !is_due(&check) {
+        if !is_due(&last_check) {
             return;
         }
-        check.at = Some(Instant::now());
+        last_check.at = Some(Instant::now());
         let present_version = file_version(&self.path);
-        if present_version == check.version {
+        if present_version == last_check.version {
             return;
         }
-        check.version = present_version;
+        last_check.version = present_version;
         let path = self.path.display();
         match (self.read)(&self.path) {
             Ok(content) => {
                 tracing::info!(%path, "the file was read again");
                 *self.content.lock() = content;
             }
-            Err(error) => tracing::warn!(%error, "the file was not taken over"),
+            Err(error) => {
+                tracing::warn!(%path, %error, "the changed file is not valid: its last valid content stays in use");
+            }
         }
     }
 
     /// Makes the next refresh check the file, however short ago the last check was.
     #[cfg(test)]
     pub(crate) fn check_next_time(&self) {
-        self.check.lock().at = None;
+        self.last_check.lock().at = None;
     }
 }
 
-fn is_due(check: &Check) -> bool {
-    check.at.is_none_or(|at| at.elapsed() >= CHECK_INTERVAL)
+fn is_due(last_check: &LastCheck) -> bool {
+    last_check
+        .at
+        .is_none_or(|at| at.elapsed() >= CHECK_INTERVAL)
 }
 
 fn file_version(path: &Path) -> Option<FileVersion> {

@@ -24,7 +24,7 @@ pub struct ComputeOptions {
     /// Whether servers are created from control's own images, and from no others.
     pub serves_images: bool,
     /// Whether control serves the Network API. It has no networks then, so a server cannot ask for one.
-    pub serves_networks: bool,
+    pub serves_network_api: bool,
     /// What users see of the topology.
     pub visible_topology: VisibleTopology,
     /// Limits of requests, users and projects.
@@ -39,7 +39,7 @@ pub const ALL_LEVELS: &str = "*";
 pub struct VisibleTopology {
     /// The names of the levels that users see and may name in rules, or [`ALL_LEVELS`].
     pub levels: Vec<String>,
-    /// The names of those of `levels` whose places users see and may name, too, or [`ALL_LEVELS`].
+    /// The names of the levels among `levels` whose places users also see and may name, or [`ALL_LEVELS`].
     pub places: Vec<String>,
 }
 

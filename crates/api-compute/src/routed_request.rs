@@ -179,7 +179,7 @@ impl RoutedRequest<'_> {
     }
 
     /// Reads the state in order to make a command from it. What is read need not be durable yet. Pass the reading to
-    /// [`Self::submit_after`] with the command or, if there is no command to submit, to [`Self::is_durable`].
+    /// [`Self::submit_after`] with the command or, if there is no command to submit, to [`Self::wait_until_durable`].
     pub(crate) fn read_for_command<T>(
         &self,
         compute: impl FnOnce(&ControlState, &Views) -> T,
@@ -191,7 +191,7 @@ impl RoutedRequest<'_> {
 
     /// Waits until the state that a reading has seen is durable. False if a part of that state was undone, because the
     /// store failed.
-    pub(crate) async fn is_durable(&self, reading: Reading) -> bool {
+    pub(crate) async fn wait_until_durable(&self, reading: Reading) -> bool {
         self.api_state.control.wait_durable(reading).await
     }
 
@@ -270,7 +270,7 @@ impl RoutedRequest<'_> {
             let (prepared, reading) = self.read_for_command(&prepare);
             let (command, value) = match prepared {
                 Ok(prepared) => prepared,
-                Err(error) if self.is_durable(reading).await => return Err(error),
+                Err(error) if self.wait_until_durable(reading).await => return Err(error),
                 Err(_) => continue,
             };
             match self.submit_after(reading, command).await? {

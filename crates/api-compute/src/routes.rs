@@ -143,8 +143,8 @@ pub(crate) const TABLE: &[Route] = table! {
         GET [26..=NEWEST] tags::show; PUT [26..=NEWEST] tags::add; DELETE [26..=NEWEST] tags::delete;
     }
     "/servers/{server_id}/ips" { GET attachments::addresses; }
-    "/servers/{server_id}/os-interface" { GET attachments::interfaces; POST not_offered::of_server; }
-    "/servers/{server_id}/os-volume_attachments" { GET attachments::volumes; POST not_offered::of_server; }
+    "/servers/{server_id}/os-interface" { GET attachments::interfaces; POST not_offered::with_server; }
+    "/servers/{server_id}/os-volume_attachments" { GET attachments::volumes; POST not_offered::with_server; }
     "/servers/{server_id}/os-security-groups" { GET attachments::security_groups; }
     "/servers/{server_id}/os-instance-actions" { GET instance_actions::list; }
     "/servers/{server_id}/os-instance-actions/{request_id}" { GET instance_actions::show; }
@@ -176,13 +176,13 @@ pub(crate) const TABLE: &[Route] = table! {
     "/os-keypairs" { GET keypairs::list; POST keypairs::create; }
     "/os-keypairs/{name}" { GET keypairs::show; DELETE keypairs::delete; }
 
-    "/servers/{server_id}/remote-consoles" { POST [6..=NEWEST] not_offered::of_server; }
-    "/servers/{server_id}/diagnostics" { GET not_offered::of_server; }
-    "/servers/{server_id}/os-server-password" { GET not_offered::of_server; DELETE not_offered::of_server; }
-    "/os-console-auth-tokens/{token}" { GET not_offered::of_cloud; }
-    "/os-server-external-events" { POST not_offered::of_cloud; }
-    "/os-simple-tenant-usage" { GET not_offered::of_cloud; }
-    "/os-simple-tenant-usage/{project_id}" { GET not_offered::of_cloud; }
+    "/servers/{server_id}/remote-consoles" { POST [6..=NEWEST] not_offered::with_server; }
+    "/servers/{server_id}/diagnostics" { GET not_offered::with_server; }
+    "/servers/{server_id}/os-server-password" { GET not_offered::with_server; DELETE not_offered::with_server; }
+    "/os-console-auth-tokens/{token}" { GET not_offered::without_server; }
+    "/os-server-external-events" { POST not_offered::without_server; }
+    "/os-simple-tenant-usage" { GET not_offered::without_server; }
+    "/os-simple-tenant-usage/{project_id}" { GET not_offered::without_server; }
 };
 
 /// Compiles the table; no two of its paths conflict.

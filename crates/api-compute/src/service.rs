@@ -26,8 +26,8 @@ use crate::{cost, discovery, error, time};
 
 const COMPUTE_REQUEST_ID: HeaderName = HeaderName::from_static("x-compute-request-id");
 
-/// The most times that the handler of a GET request runs. It runs again if the store fails to make the entries durable
-/// whose effects the handler has read.
+/// The maximum number of times that the handler of a GET request runs. It runs again if the store fails, and entries
+/// whose effects the handler has read are undone.
 const GET_TRIES_MAX: usize = 3;
 
 /// The compute API without sockets: it takes requests and returns responses.
@@ -224,7 +224,7 @@ impl Api for ComputeService {
     fn later_work(&self, request: &MatchedRequest, body: &[u8]) -> LaterWork {
         match &request.target {
             RequestTarget::Operation(matched) => LaterWork {
-                instances: cost::instances(matched.route.path, matched.operation.method, body),
+                instances: cost::instance_count(matched.route.path, matched.operation.method, body),
                 stored_bytes: body.len(),
             },
             RequestTarget::Versions { .. } | RequestTarget::Version { .. } => LaterWork::default(),

@@ -113,7 +113,7 @@ fn parse_places(parser: &mut ObjectParser<'_>) -> ApiResult<BTreeSet<String>> {
     places.collect()
 }
 
-/// The items of a list, of which there are 1 to `max`. A value that is no list is its only item.
+/// The items of a list, which must have 1 to `max` of them. A value that is not a list counts as a list of one item.
 fn parse_items<'a>(
     parser: &ObjectParser<'_>,
     key: &str,

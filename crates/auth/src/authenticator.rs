@@ -68,7 +68,7 @@ impl Authenticator {
     }
 
     /// The address of the client. If the peer is a trusted proxy, it is the address that the proxy names. `None` if
-    /// there is no peer, or if the proxy names none.
+    /// there is no peer, or if the proxy sends no `X-Forwarded-For`.
     pub fn client_address<H>(&self, headers: &H, peer: Option<IpAddr>) -> Option<IpAddr>
     where
         H: Headers + ?Sized,
@@ -131,13 +131,13 @@ impl Authenticator {
     /// Authenticates a request by its headers and its address. `http_basic` and `keystone` limit wrong credentials for
     /// each address; all requests without an address count as those of a single address.
     ///
-    /// `noauth2` never waits. `http_basic` and `keystone` do not wait if the credentials are cached; otherwise
-    /// `http_basic` waits for a slow hash on another thread, and `keystone` for Keystone. `identity` may wait until
-    /// this process's state is up to date.
+    /// `noauth2` never waits. If the credentials are cached, `keystone` does not wait, and `http_basic` waits at most
+    /// for a check of its file for changes. Otherwise `http_basic` waits for a slow hash on another thread, and
+    /// `keystone` for Keystone. `identity` may wait until this process's state is up to date.
     ///
     /// # Errors
-    /// [`AuthError::Unauthorized`] for missing or wrong credentials, [`AuthError::Unavailable`] when
-    /// they cannot be checked now, [`AuthError::TooMany`] when too many from that address were wrong,
+    /// [`AuthError::Unauthorized`] for missing or wrong credentials, [`AuthError::Unavailable`] when they cannot be
+    /// checked now, [`AuthError::TooMany`] when too many from that address were wrong or wait to be checked,
     /// [`AuthError::TooLarge`] when the headers exceed a limit.
     pub async fn authenticate<H>(
         &self,

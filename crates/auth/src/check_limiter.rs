@@ -57,9 +57,9 @@ struct FailureRecords {
     trusted: SegmentedCache<()>,
     /// The time in which an allowance recovers by one failure; the same as [`CheckLimiter::interval`].
     interval: Duration,
-    /// The longest debt. The debt of a source is the time until its allowance is fully recovered. Failures of a source
-    /// with the longest debt do not extend it: the source is refused, because it would have to wait for longer than
-    /// `wait_max`.
+    /// The longest debt, which is the time until an allowance is fully recovered. It is so long that a source with this
+    /// debt is refused, because it would have to wait for longer than `wait_max`. A longer debt would only extend the
+    /// refusal.
     debt_max: Duration,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct PendingCheck<'c> {
 }
 
 /// An admitted check. If it is dropped without a reported outcome, it is charged as a failure, so that a client cannot
-/// avoid the charge by cancelling its request. Not charged are checks of credentials that were verified before.
+/// avoid the charge by cancelling its request. Checks of credentials that were verified before are not charged.
 pub(crate) struct AdmittedCheck {
     failure_records: Arc<Mutex<FailureRecords>>,
     /// The key of the source's failures.
@@ -143,8 +143,16 @@ impl CheckLimiter {
             .acquire(priority_class, pending_check.source);
         let permit = match tokio::time::timeout_at(deadline, permit).await {
             Ok(Ok(permit)) => permit,
-            Ok(Err(rejected)) => return Err(self.rejection_error(rejected)),
-            Err(_) => return Err(self.time_out_error()),
+            not_admitted => {
+                // Nothing was checked, so the charge in advance is refunded.
+                if is_charged {
+                    (self.failure_records.lock()).refund(&source_key, Instant::now());
+                }
+                return Err(match not_admitted {
+                    Ok(Err(rejected)) => self.rejection_error(rejected),
+                    Ok(Ok(_)) | Err(_) => self.time_out_error(),
+                });
+            }
         };
         Ok(AdmittedCheck {
             failure_records: Arc::clone(&self.failure_records),
@@ -212,8 +220,7 @@ impl CheckLimiter {
     ) -> Option<Duration> {
         let recovered_at = failure_records.failures.get(key, now)?;
         let debt = recovered_at.saturating_duration_since(now);
-        // Another failure would add one interval to the debt. The debt with it may have `failures_burst` intervals at
-        // most.
+        // Another failure would add one interval to the debt, which may then have at most `failures_burst` intervals.
         let allowance = self.interval * self.limits.failures_burst.saturating_sub(1);
         debt.checked_sub(allowance).filter(|wait| !wait.is_zero())
     }

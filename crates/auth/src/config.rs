@@ -38,7 +38,8 @@ pub struct AuthConfig {
 pub struct LimitsConfig {
     /// Proxies whose `X-Forwarded-For` is trusted to name the client.
     pub proxies: Vec<IpAddr>,
-    /// The longest time that credentials wait to be checked, in milliseconds.
+    /// The longest time that credentials wait for their check, in milliseconds. Those of an address with too many
+    /// failures first wait until the address may fail again; they are refused if that takes longer than this time.
     pub wait_max_ms: u64,
     /// The maximum number of addresses and user names whose failures are recorded.
     pub sources_max: usize,
@@ -47,7 +48,7 @@ pub struct LimitsConfig {
 }
 
 impl LimitsConfig {
-    /// The longest time that credentials wait to be checked.
+    /// [`Self::wait_max_ms`] as a duration.
     pub(crate) fn wait_max(&self) -> Duration {
         Duration::from_millis(self.wait_max_ms)
     }

@@ -18,7 +18,8 @@ use crate::source::Source;
 pub(crate) enum PriorityClass {
     /// These credentials were verified before.
     Known,
-    /// Other credentials for the same user name were verified before from the same source.
+    /// Other credentials for the same user name were verified before from the same source. For `keystone`, whose tokens
+    /// have no user name, any other token was.
     Trusted,
     /// The source has neither successes nor many failures.
     New,
@@ -30,7 +31,7 @@ pub(crate) enum PriorityClass {
     SuspectNobody,
 }
 
-const PRIORITY_CLASSES: usize = 6;
+const PRIORITY_CLASS_COUNT: usize = 6;
 
 impl PriorityClass {
     /// The share of permits that the class gets while checks of all classes wait.
@@ -51,7 +52,7 @@ impl PriorityClass {
         }
     }
 
-    const ALL: [Self; PRIORITY_CLASSES] = [
+    const ALL: [Self; PRIORITY_CLASS_COUNT] = [
         Self::Known,
         Self::Trusted,
         Self::New,
@@ -81,16 +82,18 @@ struct QueueState {
     /// How many permits are free.
     free: usize,
     next_id: u64,
-    class_queues: [ClassQueue; PRIORITY_CLASSES],
+    class_queues: [ClassQueue; PRIORITY_CLASS_COUNT],
 }
 
 /// The waiting checks of a priority class, and its share of permits.
 struct ClassQueue {
     priority_class: PriorityClass,
+    /// How many checks of the class run.
     running: usize,
     running_max: usize,
     /// The credit in weighted round-robin: it grows while other classes are served.
     credit: i64,
+    /// How many checks of the class wait.
     waiting: usize,
     /// The waiting checks of each source, the oldest first.
     queues: HashMap<Source, VecDeque<Waiter>>,

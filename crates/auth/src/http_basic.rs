@@ -55,8 +55,9 @@ pub(crate) struct HttpBasic {
 /// The outcome of a password check: an identity, a rejection, or no result.
 type CheckOutcome = Result<Arc<Identity>, AuthError>;
 
-/// The hashed credentials of a request.
+/// The hashed credentials of a request, and its source.
 struct HashedCredentials {
+    /// A hash of the user name.
     name: Key,
     /// A hash of the name, the password, and the hash in the file.
     proof: Key,

@@ -30,7 +30,8 @@ pub struct IdentityParts {
     pub system_scope: Option<String>,
     /// The roles as they were given: upper and lower case are kept.
     pub roles: Vec<String>,
-    /// Whether the project is the deployment's admin project; true unless stated otherwise.
+    /// Whether the project is the deployment's admin project. Every strategy sets it to true unless the caller's
+    /// credentials say otherwise; in `IdentityParts::default()` it is false.
     pub is_admin_project: bool,
     /// The value for `is_admin:True` in policies. With all strategies but `http_basic` it is absent, and such a check
     /// fails, because Placement never passes the value. `http_basic` sets it, to true for users with the role `admin`.
@@ -113,7 +114,7 @@ impl Identity {
         &self.parts.roles
     }
 
-    /// Whether this is an administrator or another service, and not a tenant.
+    /// Whether the caller has the role `admin` or `service`, so that it is an operator or a service and not a tenant.
     pub fn is_operator_or_service(&self) -> bool {
         self.roles_lower
             .iter()

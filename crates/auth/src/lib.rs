@@ -9,6 +9,9 @@
 //! * [`Policy`] decides whether an identity may do an operation. Its defaults are those of Placement, Nova and Glance,
 //!   with rules for Placewright's own operations; a `policy.yaml` in oslo.policy's language overrides them.
 //!
+//! Besides, there are two clients of Keystone: [`ServiceUser`] obtains tokens for calls to other services, and
+//! [`LimitsReader`] reads the limits of projects.
+//!
 //! The crate does not depend on an HTTP server. A request is its headers ([`Headers`]); the server
 //! decides which paths need no identity.
 //!

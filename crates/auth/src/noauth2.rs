@@ -103,7 +103,7 @@ pub(crate) fn authenticate(
         None if user == "admin" => vec!["admin".to_owned()],
         None => Vec::new(),
     };
-    // With system scope, the project is that of the headers; that in the token is ignored.
+    // `X-Project-Id` has precedence, then the token's project or, with system scope, that of the older headers.
     let project_id = text(project_id).or_else(|| {
         if system_scope.as_deref().is_none_or(str::is_empty) {
             Some(project.to_owned())

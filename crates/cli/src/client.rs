@@ -30,10 +30,10 @@ pub(crate) struct Client {
 }
 
 /// The time-out of a request.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The microversion in which commands ask the compute API. It has the hosts and details of the events of server
-/// actions.
+/// The microversion of requests to the compute API. Its responses show the host and the details of each event of a
+/// server action.
 const COMPUTE_VERSION: &str = "compute 2.96";
 
 impl Client {

@@ -12,8 +12,8 @@ use crate::compute_api::ComputeAddress;
 use crate::journal::BadArgument;
 use crate::scheduler_api::Question;
 
-/// The most rows that are printed of each table. One more row has the sum of the other rows, and the last one the
-/// instances that are in none of the places.
+/// The most places that each table lists. Up to two rows follow them: the sum over the places that are not listed, and
+/// the instances that are in no place.
 const PLACES_MAX: usize = 20;
 
 /// How many flavors are asked for at a time, the most that the compute API lists by default.

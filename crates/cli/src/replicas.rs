@@ -54,7 +54,9 @@ struct Status {
     record_version: u8,
     /// `alone`, `leads`, `follows` or `stopped`.
     role: String,
+    /// The address at which other replicas reach this one; none if this process alone writes the journal.
     address: Option<String>,
+    /// The replica that leads; none if this process alone writes the journal, or no leader is known.
     leader: Option<Leader>,
     /// The sequence number of the last entry that the replica has applied.
     applied: u64,
@@ -107,8 +109,11 @@ struct Follower {
 #[derive(Debug, Deserialize)]
 struct Leader {
     address: String,
+    /// The sequence number of the entry with which it began to lead.
     epoch: u64,
+    /// When it began to lead, in milliseconds since 1970.
     since_ms: i64,
+    /// Why it began to lead.
     reason: String,
 }
 
@@ -295,7 +300,7 @@ impl AppendLostCommand {
     ///
     /// # Errors
     ///
-    /// Nothing is lost, or the replica cannot append it, or there is no answer.
+    /// No entry is lost, or the replica cannot append the lost entries, or there is no answer.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let answer = self.client.post("/placewright/v1/lost-entries/append")?;
         let Appended { first, last } =

@@ -21,11 +21,11 @@ const LOG_TARGET: &str = "placewright_server::access";
 
 impl Gateway {
     /// Counts a request that was answered, and writes its line of the access log.
-    pub(crate) fn record(
+    pub(crate) fn record<V: Copy>(
         &self,
         parts: &Parts,
         response: &Response<Body>,
-        context: &RequestContext<impl Copy>,
+        context: &RequestContext<V>,
     ) {
         let status = response.status().as_u16();
         let elapsed = context.started.elapsed();

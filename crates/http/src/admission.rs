@@ -210,7 +210,8 @@ impl Permit<'_> {
     }
 
     /// Carries the request out. A tenant's request that takes longer than the seat time of its pool gives its seat back
-    /// before it ends. If its result is an error, it is noted as refused, because it causes no work behind the API.
+    /// before it ends. A tenant's request that ends with an error is noted as refused, because it causes no work behind
+    /// the API.
     pub(crate) async fn run<T>(
         &mut self,
         mut work: impl Future<Output = ApiResult<T>> + Unpin,

@@ -1,4 +1,4 @@
-//! The events of requests in the audit log: each write, and each refusal because of missing rights.
+//! The events of requests in the audit log: each write, and each refusal for credentials or rights.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,6 +30,7 @@ struct BegunRequest {
     method: Method,
     path: String,
     global_request_id: Option<String>,
+    /// The client's name in its TLS certificate, if it presented one.
     certificate: Option<String>,
 }
 
@@ -61,8 +62,8 @@ impl AuditResult {
         }
     }
 
-    /// A refusal. Its text is logged only where it cannot repeat parts of a body, which may contain
-    /// passwords.
+    /// A refusal. Its text is logged only for statuses whose texts repeat at most names and ids from a body. Texts of
+    /// other statuses may repeat any value of the body, such as a password.
     pub(crate) fn refused(error: &ApiError) -> Self {
         let is_free_of_body =
             matches!(error.status(), 401 | 403 | 404 | 409 | 429) || error.status() >= 500;
@@ -79,7 +80,7 @@ pub(crate) fn is_write(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
-/// Whether a status is a refusal because of missing rights.
+/// Whether a status is a refusal for missing or wrong credentials (401), or for missing rights (403).
 pub(crate) fn is_access_denied(status: u16) -> bool {
     matches!(status, 401 | 403)
 }

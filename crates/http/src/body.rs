@@ -26,7 +26,7 @@ pub enum Body {
     Whole(Bytes),
     /// A stream that lasts until its sender is dropped.
     Stream(mpsc::Receiver<Bytes>),
-    /// Pieces that are generated as the client takes them.
+    /// Several pieces, which are sent as the client takes them.
     Pieces(ChunkedResponse),
     /// The content of a file.
     File(FileBody),
@@ -63,10 +63,10 @@ impl AsRef<[u8]> for HeldPiece {
     }
 }
 
-/// A large response: each piece is made when the one before it was sent, so that a client that
-/// reads nothing occupies little memory.
+/// A large response in pieces. The pieces either exist already, or each is made when the one before it was sent, so
+/// that a client that reads nothing occupies little memory.
 pub struct ChunkedResponse {
-    /// Makes the next piece; returns `None` after the last one.
+    /// Makes or takes the next piece; returns `None` after the last one.
     make_piece: Box<dyn FnMut() -> Option<Bytes> + Send>,
     /// Whether other connections had their turn since the last piece.
     has_yielded: bool,
@@ -75,7 +75,8 @@ pub struct ChunkedResponse {
 }
 
 impl ChunkedResponse {
-    /// A response of the pieces that `make` returns, until it returns `None`.
+    /// A response of the pieces that `make` returns, until it returns `None`. `permit` is for the memory of the
+    /// response, and is given back when the response is sent.
     pub(crate) fn new(
         mut make: impl FnMut() -> Option<Vec<u8>> + Send + 'static,
         permit: Option<OwnedSemaphorePermit>,
@@ -227,8 +228,8 @@ where
     if size.lower() > bytes_max as u64 {
         return Err(too_large(bytes_max));
     }
-    // A body that does not declare its size reserves the maximum at once. So no body that has partly arrived
-    // waits for another body of its caller.
+    // A body that does not declare its size reserves the maximum at once. So a body waits for its caller's share only
+    // before any of it is read.
     let size = size.upper().and_then(|upper| usize::try_from(upper).ok());
     let size = size.map_or(bytes_max, |size| size.min(bytes_max));
     let mut permit = None;

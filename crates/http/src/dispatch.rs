@@ -163,8 +163,8 @@ pub trait Api: Send + Sync + 'static {
         true
     }
 
-    /// The work behind the API that a request asks for. Admission control adds the cost of it, because it measures only
-    /// the processor time of the request itself.
+    /// The work that a request causes outside its handler, such as builds. Admission control adds an estimate of its
+    /// cost, because it can measure only the processor time of the handler.
     fn later_work(&self, request: &Self::Request, body: &[u8]) -> LaterWork {
         let _ = (request, body);
         LaterWork::default()
@@ -312,7 +312,7 @@ where
     let note = context.audit.as_ref().map(AuditEntry::note);
     let span = context.span.context();
     let Some(identity) = identity else {
-        // Requests without authentication cost next to nothing, so they need no permit.
+        // No permit: such a request costs next to nothing, or signs in, and password checks have a queue of their own.
         let running = api.run(&request, &parts.uri, None, &content);
         return with_span_and_note(span, note, running).await;
     };
@@ -342,8 +342,8 @@ where
     permit.run(running).await
 }
 
-/// Makes the span and the note those of a request's work. The work is returned as it is if there is neither, because
-/// each layer around it moves the work and its response once more.
+/// Wraps a request's work so that it finds the span and the note as the current ones. Without either, the work is
+/// returned as it is, because each layer moves the work and its response once more.
 fn with_span_and_note<'a>(
     span: Option<SpanContext>,
     note: Option<Arc<Note>>,

@@ -214,7 +214,7 @@ impl ApiError {
     }
 }
 
-/// The reason phrase of a status.
+/// The reason phrase of a status; that of 500 for a status that is not listed.
 #[must_use]
 pub fn reason_phrase(status: u16) -> &'static str {
     match status {

@@ -34,7 +34,7 @@ use crate::options::HttpOptions;
 /// The bytes between the name and the value of a header, and at its end: `: ` and CRLF.
 const HEADER_SEPARATOR_BYTES: usize = 4;
 
-/// Returns why the services are not ready at present, in one line; `None` if they are.
+/// Returns why the services are not ready at present, as a line with its line end; `None` if they are.
 type Readiness = Box<dyn Fn() -> Option<&'static str> + Send + Sync>;
 
 /// Waits for the store to confirm that the state has every acknowledged change. An error is a sentence with the
@@ -119,7 +119,7 @@ impl Gateway {
         self
     }
 
-    /// Records each request that may change something, and each refusal because of missing rights, in an audit log.
+    /// Records each request that may change something, and each refusal for credentials or rights, in an audit log.
     #[must_use]
     pub fn with_audit_log(mut self, log: Option<AuditLog>) -> Self {
         self.audit_log = log;

@@ -9,10 +9,10 @@ pub(crate) const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0
 
 /// A service whose health can be checked.
 pub trait HealthSource: Send + Sync {
-    /// Why the service should get no requests at present, in one line; none if it is ready.
+    /// Why the service should get no requests at present, as a line with its line end; none if it is ready.
     fn why_not_ready(&self) -> Option<&'static str>;
 
-    /// The text, one line, with which the check of readiness answers for a service that is ready.
+    /// The line, with its line end, with which the check of readiness answers for a service that is ready.
     fn ready_text(&self) -> &'static str {
         "ready\n"
     }

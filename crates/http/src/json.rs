@@ -171,7 +171,7 @@ fn write_character(out: &mut Vec<u8>, character: char) {
         '\t' => out.extend_from_slice(b"\\t"),
         '\u{8}' => out.extend_from_slice(b"\\b"),
         '\u{c}' => out.extend_from_slice(b"\\f"),
-        ' '..='\u{7f}' => out.push(character as u8),
+        ' '..='~' => out.push(character as u8),
         _ => {
             let mut units = [0_u16; 2];
             for unit in character.encode_utf16(&mut units) {
@@ -231,7 +231,7 @@ mod tests {
         writer.integer(0);
         writer.integer(-12_i64);
         writer.integer(i128::MAX);
-        writer.text("x\ny\u{1F600}");
+        writer.text("x\ny\u{7f}\u{1F600}");
         writer.optional_text(None);
         writer.float(1.0);
         writer.open_object();
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(
             String::from_utf8(writer.finish()).unwrap(),
             "{\"a\\\"\\u2603\": [0, -12, 170141183460469231731687303715884105727, \
-             \"x\\ny\\ud83d\\ude00\", null, 1.0, {}], \"b\": true}"
+             \"x\\ny\\u007f\\ud83d\\ude00\", null, 1.0, {}], \"b\": true}"
         );
     }
 }

@@ -26,8 +26,8 @@ pub fn json_error_body<V: Copy>(
     (body, Some("application/json"))
 }
 
-/// An error in the form of Keystone and of its middleware, to which OpenStack's services leave authentication: clients of
-/// all services expect this form of a 401.
+/// An error in the form of Keystone and of its middleware, to which OpenStack's services leave authentication. Clients
+/// of all services expect a 401 in this form.
 #[must_use]
 pub fn keystone_error(error: &ApiError) -> Value {
     let status = error.status();

@@ -77,8 +77,8 @@ struct RouteLabels {
     route: &'static str,
 }
 
-/// Buckets from 50 µs to 13 s, each twice the one before. A response that is made from the state in memory is
-/// in one of the first, a response that waited for a full disk in one of the last.
+/// Buckets from 50 µs to 13 s, each twice the one before. A response that is made from the state in memory is in one of
+/// the first, a response that waited for an overloaded disk in one of the last.
 fn durations() -> Histogram {
     Histogram::new((0..19).map(|step| 50e-6 * f64::from(1_u32 << step)))
 }

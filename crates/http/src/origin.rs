@@ -6,8 +6,8 @@ use hyper::http::uri::Authority;
 
 use crate::tls::scheme;
 
-/// Scheme, host and port of a service as the client addresses it: those of `public_url`, if that is set, and else those of
-/// the request.
+/// Scheme, host and port of a service as the client addresses it: those of `public_url` if that is set, otherwise those
+/// of the request.
 pub fn origin(parts: &Parts, public_url: Option<&str>) -> String {
     if let Some(url) = public_url {
         return url.trim_end_matches('/').to_owned();

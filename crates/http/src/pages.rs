@@ -9,7 +9,7 @@ use crate::health_source::{HealthSource as _, METRICS_TYPE, metrics_text};
 use crate::query::{Query, Syntax};
 use crate::reply::Reply;
 
-/// One of the pages.
+/// A page that every service serves without authentication: `/healthz`, `/readyz` or `/metrics`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Page {
     /// The metrics, for Prometheus.

@@ -23,7 +23,8 @@ pub struct PeerWatch {
 
 /// A stream whose end can be seen without reading from it.
 pub(crate) trait Watchable {
-    /// Whether the peer has closed the stream. If not, the task is woken when there is something to read.
+    /// Whether the peer has closed the stream. False while unread bytes are there, even if the peer has closed the
+    /// stream after them. If nothing is there to be read, the task is woken when something is.
     fn poll_closed(&mut self, context: &mut Context<'_>) -> bool;
 }
 

@@ -56,7 +56,7 @@ fn decode_bytes(encoded: Cow<'_, [u8]>) -> Result<Cow<'_, str>, NotUtf8> {
 /// in Python, which is visible in texts that repeat a path.
 #[must_use]
 pub fn latin1_path(path: &str) -> Cow<'_, str> {
-    if !path.contains('%') {
+    if !path.contains('%') && path.is_ascii() {
         return Cow::Borrowed(path);
     }
     let decoded: String = percent_decode(path.as_bytes()).map(char::from).collect();
@@ -90,5 +90,6 @@ mod tests {
             "/traits/A\u{e2}\u{98}\u{83}"
         );
         assert_eq!(latin1_path("/traits/%ff%2"), "/traits/\u{ff}%2");
+        assert_eq!(latin1_path("/traits/é"), "/traits/\u{c3}\u{a9}");
     }
 }

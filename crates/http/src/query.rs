@@ -24,7 +24,7 @@ impl Default for Syntax {
     }
 }
 
-/// Why a query string cannot be read, in the words of the reference.
+/// Why a query string cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
     /// The query has more parameters than the syntax allows.
@@ -35,7 +35,7 @@ pub enum QueryError {
         /// How many parameters the query may have.
         most: usize,
     },
-    /// A key or value is not UTF-8.
+    /// A key or value is not UTF-8, in the words of the reference.
     #[error("{0}")]
     NotUtf8(NotUtf8),
 }

@@ -29,8 +29,8 @@ use crate::tls::TlsAcceptor;
 pub enum Stopped {
     /// Every request under way was answered.
     Drained,
-    /// Some requests were still under way at the end of the drain time-out; their connections were
-    /// closed.
+    /// Some requests were still under way at the end of the time-out. Their connections stay open until the runtime of
+    /// the server ends.
     TimedOut,
 }
 

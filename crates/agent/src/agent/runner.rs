@@ -430,7 +430,8 @@ impl Runner {
         }
     }
 
-    /// From now on these hosts, which placement has, report to the cell the version of this release's compute service.
+    /// Records that placement has these hosts. From now on they report to the cell the version of this release's
+    /// compute service.
     fn report_version(&mut self, hosts: &[HostId]) {
         for id in hosts {
             let Some(entry) = self.hosts.get_mut(id) else {
@@ -466,6 +467,7 @@ impl Runner {
             }
             entry.host.set_capacity(PhysicalCapacity::new(&description));
             entry.host.request_full_report();
+            entry.name = description.name.as_str().into();
             entry.description = Arc::clone(&description);
             self.changed_hosts.insert(id);
             let _ = self.to_placement.send(description);

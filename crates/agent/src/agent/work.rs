@@ -24,7 +24,7 @@ pub(super) struct WorkContext {
 }
 
 impl WorkContext {
-    /// Carries out the work. If a trace of the request that caused the work is recorded, the work gets a span in it.
+    /// Carries out the work, within a span if one is recorded for it ([`BuildSpan::begin`]).
     pub(super) async fn carry_out(self, work: Work) -> Outcome {
         let span = BuildSpan::begin(&work, &self.host_name);
         let outcome = self.run_all(&work).await;

@@ -14,12 +14,13 @@ pub(super) struct OrderInput<'a> {
     project: &'a str,
     user: &'a str,
     is_live: bool,
+    /// The allocations of the instance on the target, by provider; empty without a target.
     resources: Vec<ResourceInput<'a>>,
     /// By suffix of a request group: what the group gets of each provider that serves it.
     mappings: BTreeMap<&'a str, Vec<ResourceInput<'a>>>,
-    /// The guest that the instance had when the job began.
+    /// The guest that the instance had when the job began; none if it had none.
     origin: Option<GuestRefInput>,
-    /// The guest that is built, or to which the instance is moved.
+    /// The guest that is built, or to which the instance is moved; none if the job has no target.
     target: Option<GuestRefInput>,
     /// The location of the image: a path or a URL. None if the instance has no image with a UUID, or if
     /// [`Options::images`](super::Options::images) is not set.

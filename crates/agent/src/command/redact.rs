@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use zeroize::Zeroizing;
 
-/// A line is redacted if it has this many consecutive bytes of a secret.
+/// A line is redacted if it has this many consecutive bytes of a secret, or the whole of a shorter secret.
 const PIECE_BYTES: usize = 12;
 /// Shorter secrets are not searched for, because nearly every message contains them by chance.
 const SECRET_BYTES_MIN: usize = 4;

@@ -23,12 +23,14 @@ pub struct PhysicalCapacity {
 struct ClassCapacity {
     provider: Uuid,
     class: String,
-    total: i64,
+    /// The total amount without the reserved amount.
+    usable: i64,
     used: i64,
 }
 
 impl PhysicalCapacity {
-    /// The capacity of a host: its resource classes with an allocation ratio of 1.
+    /// The capacity of a host: the resource classes that are described with an allocation ratio of 1. Classes that are
+    /// described without a ratio are left out, because placement has theirs.
     #[must_use]
     pub fn new(host: &HostDescription) -> Self {
         let mut class_capacities = Vec::new();
@@ -38,7 +40,7 @@ impl PhysicalCapacity {
                     class_capacities.push(ClassCapacity {
                         provider: provider.uuid,
                         class: class.clone(),
-                        total: i64::from(inventory.total) - i64::from(inventory.reserved),
+                        usable: i64::from(inventory.total) - i64::from(inventory.reserved),
                         used: 0,
                     });
                 }
@@ -58,7 +60,7 @@ impl PhysicalCapacity {
             let Some(class_capacity) = self.find(provider, class) else {
                 continue;
             };
-            let free = class_capacity.total.saturating_sub(class_capacity.used);
+            let free = class_capacity.usable.saturating_sub(class_capacity.used);
             if amount > free {
                 let _ = write!(shortfalls, " {class}: {amount} asked for, {free} free.");
             }

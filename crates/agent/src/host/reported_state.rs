@@ -50,7 +50,8 @@ impl ReportedState {
         self.changed_instances.insert(instance);
     }
 
-    /// Records that an instance got another image, whose properties its report has.
+    /// Records that an instance got another image. It has to be reported again, because its report contains the
+    /// properties of the image.
     pub(super) fn note_image_change(&mut self, key: GuestKey) {
         self.note_instance_change(key);
         self.changed_images.insert(key.0);
@@ -68,7 +69,7 @@ impl ReportedState {
         }
     }
 
-    /// Subtracts work that has ended from the load, and counts failed builds.
+    /// Subtracts work that has ended from the load, and counts the builds that failed since the last successful one.
     pub(super) fn count_work_end(&mut self, operations: &[Operation], outcome: &Outcome) {
         let kind = LoadKind::new(operations);
         let load = &mut self.load;
@@ -135,13 +136,13 @@ impl Host {
             || !reported.changed_instances.is_empty()
     }
 
-    /// The numbers of operations and builds under way, and of failed builds.
+    /// The numbers of operations and builds under way, and of the builds that failed since the last successful one.
     #[must_use]
     pub fn load(&self) -> Load {
         self.reported.load
     }
 
-    /// Removes and returns the updates that are due, with their numbers.
+    /// Removes and returns the updates that are due, with their numbers. Before the first session there are none.
     pub fn take_updates(
         &mut self,
         description: &HostDescription,
@@ -179,7 +180,7 @@ impl Host {
                 _ => {}
             }
         }
-        // All other updates but the facts say the load, too.
+        // Every update except `HostUpdate::Facts` contains the load.
         let has_load = updates
             .iter()
             .any(|update| !matches!(update, HostUpdate::Facts(_)));

@@ -1,5 +1,4 @@
-//! The work under way on a host: at most one piece for each guest, and at most one that is queued
-//! behind it.
+//! The work under way on a host: at most one piece for each guest, and at most one order that is queued behind it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use placewright_conductor::cell_conductor::Order;
 use crate::driver::{DriverError, Operation};
 use crate::guest_log::GuestKey;
 
-/// The result of work.
+/// How a piece of work ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// All operations of the work succeeded.

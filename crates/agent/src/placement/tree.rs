@@ -31,7 +31,7 @@ struct Inventories {
     inventories: BTreeMap<String, InventoryRow>,
 }
 
-/// An inventory in placement's responses.
+/// An inventory in placement's requests and responses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct InventoryRow {
     total: i32,

@@ -12,6 +12,7 @@ pub(crate) struct HostRow<'s> {
     pub(crate) id: HostId,
     pub(crate) name: &'s str,
     pub(crate) cell: CellId,
+    /// What operators have set of the host's service; `None` if they have set nothing.
     pub(crate) service: Option<&'s Service>,
     /// The latest report of the host's cell; `None` if there is none yet.
     view: Option<&'s HostView>,

@@ -128,7 +128,7 @@ pub(crate) async fn list(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     Reply::value(200, &json!({"server_groups": groups.await}))
 }
 
-/// Finds the group of the path.
+/// Finds the group of the path, and checks a policy rule for it.
 fn find<'s>(
     request: &RoutedRequest<'_>,
     control: &'s ControlState,

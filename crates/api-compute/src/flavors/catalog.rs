@@ -73,7 +73,9 @@ pub(crate) async fn detail(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
 struct ListOptions {
     /// Whether only public or only private flavors are listed; `None` for both.
     is_public: Option<bool>,
+    /// The least memory of a listed flavor, in MiB.
     min_ram: usize,
+    /// The least root disk of a listed flavor, in GiB.
     min_disk: usize,
     is_descending: bool,
     sort_key: String,
@@ -91,7 +93,7 @@ impl ListOptions {
             Some(_) => request.query.boolean("is_public")?,
         };
         let sort_key = request.query.get("sort_key").unwrap_or("flavorid");
-        const SORT_KEYS: [&str; 13] = [
+        const SORT_KEYS: [&str; 15] = [
             "created_at",
             "description",
             "disabled",
@@ -102,8 +104,10 @@ impl ListOptions {
             "memory_mb",
             "name",
             "root_gb",
+            "rxtx_factor",
             "swap",
             "updated_at",
+            "vcpu_weight",
             "vcpus",
         ];
         if !SORT_KEYS.contains(&sort_key) {
@@ -149,7 +153,7 @@ impl ListOptions {
             "swap" => left.swap_mb.cmp(&right.swap_mb),
             "is_public" => left.is_public.cmp(&right.is_public),
             "description" => left.description.cmp(&right.description),
-            // The other sort keys name the id, which is compared below, or a column that flavors do not have here.
+            // The other sort keys are the id, which is compared below, and columns that are the same for all flavors.
             _ => Ordering::Equal,
         };
         let order = order.then_with(|| left_id.cmp(right_id));

@@ -12,7 +12,8 @@ use super::{action_records, delete, find};
 use crate::fields;
 use crate::routed_request::RoutedRequest;
 
-/// Actions of the compute API that do not affect placement, and are not implemented.
+/// Actions of the compute API that do not affect placement, and are not implemented. Some are names of Nova's former
+/// API v3, which old clients still send.
 const NOT_OFFERED: [&str; 33] = [
     "addFixedIp",
     "addFloatingIp",
@@ -123,7 +124,7 @@ async fn run_named(request: &RoutedRequest<'_>, name: &str, arguments: &Value) -
     }
 }
 
-/// Rejects an action that is not implemented with 501, or with 404 if the server does not exist.
+/// Rejects an action that is not implemented with 501. Callers who may not use the server get the error of [`find`].
 async fn not_offered(request: &RoutedRequest<'_>, name: &str) -> ApiResult<Reply> {
     // The policy rule of `os-start` stands for those of all these actions.
     let reading = request

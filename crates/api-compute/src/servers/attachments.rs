@@ -1,6 +1,6 @@
 //! The addresses, ports, volumes and security groups of a server. They belong to other services. The volumes and
-//! security groups that a request names are stored and passed on. Addresses and ports are not known, so their
-//! listings are empty.
+//! security groups that a request names are stored and passed on. Addresses and ports are not known, so their listings
+//! are empty, except that the listing of addresses may have the key `no-network` with an empty list.
 
 use placewright_auth::Rule;
 use placewright_http::{ApiResult, Reply};

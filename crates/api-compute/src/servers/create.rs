@@ -36,7 +36,7 @@ pub(crate) async fn create(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
             looked_up.and_then(|looked_up| make_builds(request, &create_request, looked_up, &ids));
         let new_builds = match made {
             Ok(new_builds) => new_builds,
-            Err(error) if request.is_durable(reading).await => return Err(error),
+            Err(error) if request.wait_until_durable(reading).await => return Err(error),
             Err(_) => continue,
         };
         // The ids are noted before the command is submitted, so that the line of the audit log has them even if this

@@ -38,7 +38,7 @@ pub(super) fn parse_devices(
         None => {}
         Some(value) => {
             port_requests = check_networks(request, &parser.path_of("networks"), value)?;
-            check_served(request, parser, value, port_requests.len())?;
+            check_networks_available(request, parser, value, port_requests.len())?;
             let networks = serde_json::from_value(value.clone());
             server.networks =
                 Some(networks.map_err(|error| parser.field_error("networks", error))?);
@@ -142,7 +142,7 @@ pub(super) fn text<'d>(device: &'d BlockDevice, name: &str) -> Option<&'d str> {
 
 /// Refuses networks, and ports without a resource request, if control itself serves the Network API: such an
 /// installation has no networks. `port_request_count` is the number of ports with a resource request.
-fn check_served(
+fn check_networks_available(
     request: &RoutedRequest<'_>,
     parser: &ObjectParser<'_>,
     networks: &Value,
@@ -151,7 +151,7 @@ fn check_served(
     let asks_for_network = networks
         .as_array()
         .is_some_and(|list| list.len() > port_request_count);
-    if request.api_state.options.serves_networks && asks_for_network {
+    if request.api_state.options.serves_network_api && asks_for_network {
         let message = "this installation has no networks: it must be empty, auto or none";
         return Err(parser.field_error("networks", message));
     }

@@ -125,7 +125,7 @@ const ADMINISTRATOR_PARAMETERS: [&str; 21] = [
 const REPEATABLE_PARAMETERS: [&str; 5] =
     ["status", "vm_state", "task_state", "sort_key", "sort_dir"];
 
-/// Parameters that are no conditions.
+/// Parameters for the page and its order, which are not conditions.
 const PAGE_PARAMETERS: [&str; 4] = ["limit", "marker", "sort_key", "sort_dir"];
 
 impl Filter {
@@ -133,7 +133,7 @@ impl Filter {
     ///
     /// # Errors
     ///
-    /// 400 for invalid values, 403 for other projects.
+    /// 400 for invalid values; 403 if the caller asks for all projects or deleted servers, and may not list them.
     pub(crate) fn parse(request: &RoutedRequest<'_>, all_projects_rule: Rule) -> ApiResult<Self> {
         let mut filter = Self {
             project: Some(request.project().to_owned()),

@@ -26,8 +26,8 @@ use crate::page;
 use crate::routed_request::RoutedRequest;
 use crate::slices::{SliceResult, TimeSlice};
 
-/// The maximum number of rows that are read from the index. If the page is not full then, all
-/// servers are scanned.
+/// The maximum number of rows that [`find_by_age`] reads from the index. If the page is not full then, [`find_sorted`]
+/// scans all servers that the filter may accept.
 const INDEX_ROWS_MAX: usize = 8000;
 
 /// The approximate time after which the writing of a page pauses, so that other requests get on.
@@ -187,9 +187,13 @@ async fn write_page(
                 break;
             }
             written_count += 1;
+            // A server that was deleted after it was found is left out. It is a marker only as long as the page is
+            // empty, because a request with the marker of a deleted server is refused.
+            let Some(value) = value else {
+                page.last_id.get_or_insert(id);
+                continue;
+            };
             page.last_id = Some(id);
-            // A server that was deleted after it was found is left out.
-            let Some(value) = value else { continue };
             if page.text.len > OPENING.len() {
                 page.text.push(b",");
             }
@@ -315,8 +319,8 @@ impl ScanPosition {
 
 /// The result of one time slice of a scan.
 struct ScanPart<T> {
-    /// The values of servers that satisfy the conditions, each with the texts that the patterns have yet
-    /// to be matched with.
+    /// What `select` returned for the servers that satisfy all of the filter but its patterns, each with the texts of
+    /// the server that the patterns still have to match.
     values_with_texts: Vec<(T, Vec<String>)>,
     rows_read: usize,
     /// The position after which the scan continues; `None` at the end of the scan.
@@ -402,7 +406,7 @@ async fn find_by_age(
     Ok(None)
 }
 
-/// Finds the servers of a page in any order.
+/// Finds the servers of a page, whichever order was requested.
 async fn find_sorted(
     request: &RoutedRequest<'_>,
     filter: &Filter,

@@ -42,7 +42,7 @@ impl Pattern {
         Self::compile(text).map_err(|error| {
             let message = match error {
                 regex::Error::CompiledTooBig(bytes_max) => {
-                    format!("as a regular expression it has more than {bytes_max} bytes")
+                    format!("compiled, the regular expression is larger than {bytes_max} bytes")
                 }
                 _ => "it must be a regular expression".to_owned(),
             };
@@ -111,7 +111,7 @@ impl MatchBudget {
             if self.spent > self.limit {
                 return Err(ApiError::bad_request(format!(
                     "The regular expressions took more than {} ms for {} servers; \
-                     compute.match_ms_max allows no more. Give a simpler expression, or a lower `limit`.",
+                     compute.match_ms_max allows no more. Give a simpler expression.",
                     self.limit.as_millis(),
                     self.server_count
                 )));

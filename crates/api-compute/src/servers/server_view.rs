@@ -22,12 +22,13 @@ pub(crate) struct ServerView<'s> {
     pub(crate) mapping: &'s Mapping,
     /// The specification that control has stored. [`Self::spec`] is the one that is shown.
     pub(crate) stored_spec: &'s Spec,
+    /// The labels; `None` until one of them is changed for the first time. The specification has them until then.
     pub(crate) labels: Option<&'s Labels>,
-    /// The build request; `None` as soon as control has the cell's answer that it has accepted the instance.
+    /// The build request; `None` once control has received the cell's answer that it accepts the instance.
     build: Option<&'s BuildRequest>,
     /// The rebuild under way, if there is one.
     pub(crate) rebuild: Option<&'s Rebuild>,
-    /// The instance as its cell has reported it.
+    /// The instance as its cell has reported it; `None` if no cell has reported it yet.
     pub(crate) view: Option<&'s InstanceView>,
     /// Whether the server's cell is down or silent.
     pub(crate) is_out_of_reach: bool,

@@ -100,12 +100,13 @@ fn minimal_json(request: &RoutedRequest<'_>, server: &ServerView<'_>) -> Value {
     })
 }
 
-/// The addresses of a server, by network. No addresses are known, so the object says only whether the server could have
-/// networks. If this control serves the Network API, which has no networks, and the request did not ask for `none`, the
-/// object has the one key `no-network`: clients that let the cloud choose networks take an empty object for a failure.
+/// The addresses of a server, by network. Control knows no addresses, so the object is normally empty. Clients that let
+/// the cloud choose the networks (openstacksdk's `create_server(wait=True)`) take an empty object for a failure. So if
+/// this process serves the Network API, which has no networks, the object has the placeholder `no-network` with an
+/// empty list, unless the request asked for `none`.
 pub(super) fn addresses_json(request: &RoutedRequest<'_>, server: &ServerFields) -> Value {
     let wants_none = server.networks == Some(Networks::Keyword(NetworksKeyword::None));
-    match request.api_state.options.serves_networks && !wants_none {
+    match request.api_state.options.serves_network_api && !wants_none {
         true => json!({"no-network": []}),
         false => json!({}),
     }
@@ -164,7 +165,7 @@ pub(crate) fn detailed_json(
     ) {
         value["progress"] = json!(0);
     }
-    // A server that has no host yet has no security groups but the requested ones.
+    // Until a server has a host, it has only the requested security groups, and without any the field is left out.
     if status != Status::SCHEDULING || !server_fields.security_groups.is_empty() {
         value["security_groups"] = json!(security_groups.collect::<Vec<_>>());
     }
@@ -255,6 +256,8 @@ fn add_extended_attributes(
     }
 }
 
+/// The status of a server's host, as Nova shows it: settings of operators take precedence over what the agent reports.
+/// Empty if the server has no host.
 fn host_status(server: &ServerView<'_>) -> &'static str {
     let Some((host, _)) = server.host() else {
         return "";
@@ -266,12 +269,11 @@ fn host_status(server: &ServerView<'_>) -> &'static str {
     let service = conductor.services().get(&host);
     let cell = server.mapping.cell;
     let view = cell.and_then(|cell| server.views.host(cell, host));
-    let is_down =
-        service.is_some_and(|service| service.forced_down) || view.is_none_or(|view| !view.is_up);
     match service {
-        _ if is_down => "DOWN",
+        Some(service) if service.forced_down => "DOWN",
         Some(service) if service.disabled => "MAINTENANCE",
-        _ => "UP",
+        _ if view.is_some_and(|view| view.is_up) => "UP",
+        _ => "UNKNOWN",
     }
 }
 

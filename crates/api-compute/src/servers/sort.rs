@@ -165,17 +165,19 @@ impl Order {
                 let message = format!("Only administrators can sort servers by {name}.");
                 return Err(ApiError::forbidden(message));
             }
-            // As in Nova, a column without a direction has the direction of the previous column.
+            // A column without a direction has the direction of the previous column. (Nova takes the first direction.)
             descending = match directions.next() {
                 None => descending,
                 Some("asc") => false,
                 Some("desc") => true,
                 Some(other) => return Err(direction_error(other)),
             };
-            // No two servers have the same id, so further columns have no effect. Ids are compared after the
-            // columns, whatever these are.
-            if columns.is_empty() && column == Column::Id {
-                columns.push((Column::Constant, descending));
+            // Columns after the id have no effect, because no two servers have the same id. If it is the first column, a
+            // constant column stands for it, because ids are compared after all columns anyway.
+            if column == Column::Id {
+                if columns.is_empty() {
+                    columns.push((Column::Constant, descending));
+                }
                 break;
             }
             // A repeated column has no further effect.

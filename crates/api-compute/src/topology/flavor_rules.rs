@@ -1,7 +1,8 @@
-//! The topology rules in flavors, and those rules of server groups that name servers.
+//! The topology rules in flavors.
 //!
-//! When a server is created, these rules become rules of the server's own request. So they hold for moves of the server
-//! too, even if the flavor or the group is changed or removed later. A resize exchanges the rules of the flavor.
+//! When a server is created, the rules of its flavor become rules of the server's own request, as do those rules of its
+//! server group that name servers (`servers/hints.rs`). So they hold for moves of the server too, even if the flavor or
+//! the group is changed or removed later. A resize exchanges the rules of the flavor.
 
 use placewright_conductor::{ControlState, Rules, Spec};
 use placewright_http::{ApiError, ApiResult};

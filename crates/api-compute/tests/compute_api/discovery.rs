@@ -39,7 +39,7 @@ async fn the_root_says_what_the_installation_can_do() {
     assert!(followed.iter().all(|action| actions.contains(action)));
     let options = ComputeOptions {
         serves_images: true,
-        serves_networks: true,
+        serves_network_api: true,
         ..ComputeOptions::default()
     };
     let api = Api::start_with(1, 1, options).await;

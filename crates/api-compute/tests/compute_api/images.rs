@@ -38,7 +38,7 @@ fn image(owner: &str) -> Image {
 async fn start() -> Api {
     let options = ComputeOptions {
         serves_images: true,
-        serves_networks: true,
+        serves_network_api: true,
         ..ComputeOptions::default()
     };
     // One cell with two hosts.

@@ -84,6 +84,14 @@ async fn private_flavors_are_limited_to_projects() {
         .expect(200);
     let list = api.get("/flavors?is_public=None").await.expect(200);
     assert_eq!(list["flavors"].as_array().unwrap().len(), 2);
+    for key in ["rxtx_factor", "vcpu_weight"] {
+        let path = format!("/flavors?is_public=None&sort_dir=desc&sort_key={key}");
+        let sorted = api.get(&path).await.expect(200);
+        assert_eq!(sorted["flavors"][0]["id"], "p", "{key}");
+    }
+    api.get("/flavors?sort_key=color")
+        .await
+        .expect_error(400, "badRequest");
     api.delete("/flavors/p").await.expect(202);
     api.delete("/flavors/p")
         .await

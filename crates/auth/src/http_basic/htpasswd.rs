@@ -17,8 +17,8 @@ const COST_DEFAULT: u32 = 10;
 /// The users of one version of the file.
 pub(crate) struct Users {
     hashes: HashMap<String, String>,
-    /// A hash that no password has, with the highest cost in the file. Passwords of unknown users are
-    /// checked against it, so that their check takes as long as any other.
+    /// A hash that no password has, with the highest cost in the file. Passwords of unknown users are checked against
+    /// it, so that their check takes as long as the slowest one of a known user.
     unknown_user_hash: String,
     /// The metadata of this version of the file.
     file_version: FileVersion,
@@ -140,8 +140,8 @@ impl Users {
         self.hashes.get(user).map(String::as_str)
     }
 
-    /// Whether the password is right. The check takes as long for users that do not exist. It is slow,
-    /// so it must not run on a thread of the async runtime.
+    /// Whether the password is right. The check of an unknown user takes as long as the slowest one of a known user.
+    /// Checks are slow, so they must not run on a thread of the async runtime.
     pub(crate) fn verify(&self, user: &str, password: &[u8]) -> bool {
         let user_hash = self.hashes.get(user);
         let is_right =

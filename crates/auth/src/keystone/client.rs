@@ -135,6 +135,7 @@ impl Client {
                         Err(reason) => return Validation::Failed(reason),
                     };
                 }
+                StatusCode::UNAUTHORIZED => break,
                 StatusCode::FORBIDDEN => {
                     return Validation::Failed(
                         "the service user may not ask about tokens (403)".to_owned(),

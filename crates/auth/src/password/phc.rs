@@ -68,7 +68,7 @@ fn compute(params: Params, password: &[u8], salt: &[u8], length: usize) -> Optio
     Some(hash)
 }
 
-/// Parses a PHC string; `None` if it is none of Argon2id, or asks for too much memory or too many passes.
+/// Parses a PHC string; `None` if it is not a hash by Argon2id, or asks for too much memory or too many passes.
 fn parse(text: &str) -> Option<Parsed> {
     let rest = text.strip_prefix("$argon2id$v=19$")?;
     let mut parts = rest.split('$');

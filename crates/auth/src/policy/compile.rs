@@ -144,6 +144,7 @@ pub(crate) fn compile(
 /// A parsed rule of the defaults or of a file.
 struct NamedRule<'o> {
     name: &'o str,
+    /// The line in the file; `None` for a default, or if it was not found.
     line: Option<usize>,
     check: Check,
 }

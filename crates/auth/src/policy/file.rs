@@ -25,6 +25,7 @@ pub(crate) struct Overrides {
 #[derive(Debug)]
 pub(crate) struct Override {
     pub(crate) name: String,
+    /// The line in the file, from 1; `None` if it was not found.
     pub(crate) line: Option<usize>,
     pub(crate) source: RuleSource,
 }

@@ -19,8 +19,8 @@ pub struct RuleDefault {
     pub name: &'static str,
     /// The rule in the policy language.
     pub check: &'static str,
-    /// The reference's previous default. While `enforce_new_defaults` is off, the rule also allows what
-    /// this default allowed.
+    /// The reference's previous default, if there was one. While `enforce_new_defaults` is off, the rule also allows
+    /// what this default allowed.
     pub deprecated_check: Option<&'static str>,
     /// A description of the operation for operators.
     pub description: &'static str,

@@ -59,7 +59,7 @@ impl DigestCommand {
     }
 }
 
-/// The digests of the states after these entries, which have to be in ascending order.
+/// The digests of the states after the entries with these sequences. The sequences have to be in ascending order.
 pub(super) fn digests(
     journal: &mut SqliteJournal,
     directory: &Path,

@@ -68,7 +68,7 @@ async fn print_until(mut stream: Body, last: u64) -> anyhow::Result<()> {
                     .parse()
                     .context("an event's number")?;
             } else if line.starts_with(b"event: error") {
-                bail!("the journal cannot be read behind entry {sequence}");
+                bail!("the journal cannot be read after entry {sequence}");
             } else if let Some(data) = line.strip_prefix(b"data: ") {
                 out.write_all(data)?;
                 out.write_all(b"\n")?;
@@ -79,7 +79,7 @@ async fn print_until(mut stream: Body, last: u64) -> anyhow::Result<()> {
         }
         received.drain(..start);
     }
-    bail!("the journal ended behind entry {sequence}, before entry {last}")
+    bail!("the journal ended after entry {sequence}, before entry {last}")
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

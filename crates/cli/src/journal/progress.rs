@@ -1,4 +1,4 @@
-//! The progress of a backup or restore, shown on standard error if standard error is a terminal.
+//! The progress of a backup, restore or copy, shown on standard error if standard error is a terminal.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};

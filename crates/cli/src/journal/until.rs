@@ -33,7 +33,7 @@ pub(super) fn parse(text: &str) -> Result<Until, String> {
     Ok(Until::Time(until_time.as_microsecond()))
 }
 
-/// Finds the last entry to restore, from the batches of a backup in order.
+/// Finds the last entry to restore, from the batches of a backup in order. All times are in microseconds since 1970.
 #[derive(Debug, Default)]
 pub(super) struct RestorePoint {
     until: Option<Until>,

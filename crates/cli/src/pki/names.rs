@@ -37,7 +37,7 @@ pub(crate) struct NameArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub(super) ip: Vec<IpAddr>,
 
-    /// How long each of its certificates is valid: 12h, 7d [default: 7d]
+    /// How long the certificate is valid: 12h, 7d [default: 7d]
     #[arg(long, value_name = "TIME")]
     pub(super) life: Option<TimeSpan>,
 }

@@ -21,11 +21,11 @@ pub(super) fn authority(
     format: Format,
 ) -> anyhow::Result<String> {
     let is_json = format == Format::Json;
-    let at = now();
+    let now = now();
     let mut text = String::new();
     for (entry, revocation) in authority.entries()? {
         let state = match revocation {
-            _ if entry.not_after <= at => "expired",
+            _ if entry.not_after <= now => "expired",
             Some(_) => "revoked",
             None => "valid",
         };
@@ -39,7 +39,7 @@ pub(super) fn authority(
             });
             format!("{row}\n")
         } else {
-            line(&entry, state, at)
+            line(&entry, state, now)
         });
     }
     for invitation in authority.open_invitations()? {
@@ -47,7 +47,7 @@ pub(super) fn authority(
             let row = json!({"state": "invited", "names": invitation.names, "ends_at": invitation.ends_at});
             format!("{row}\n")
         } else {
-            let remaining = duration_text(invitation.ends_at - at);
+            let remaining = duration_text(invitation.ends_at - now);
             format!("{:32}  invited  {remaining:>9}  {}\n", "", invitation.names.join(" "))
         });
     }
@@ -62,8 +62,8 @@ pub(super) fn authority(
     Ok(text)
 }
 
-fn line(entry: &RegisterEntry, state: &str, at: i64) -> String {
-    let remaining = duration_text(entry.not_after - at);
+fn line(entry: &RegisterEntry, state: &str, now: i64) -> String {
+    let remaining = duration_text(entry.not_after - now);
     format!(
         "{}  {state:7}  {remaining:>9}  {}\n",
         entry.serial,

@@ -33,7 +33,7 @@ impl Apply {
         let service_args = &self.service_args;
         let token = service_args.token.token().await?;
         let scheduler = Client::new(&service_args.scheduler.scheduler_url, token.expose())?;
-        let placement = Placement::new(service_args, token);
+        let placement = Placement::new(service_args, token)?;
         let roots = placement.roots().await?;
         let places_of_hosts = places_of_hosts(table, &roots)?;
         let old_topology = scheduler.topology().await?;
@@ -43,7 +43,7 @@ impl Apply {
         let is_covered = |level: &&Level| self.replace || table.has_level(&level.name);
         let covered_levels = old_topology.levels.iter().filter(is_covered);
         let covered_levels = covered_levels.chain(&new_topology.levels);
-        let all_places: BTreeSet<Uuid> = covered_levels
+        let covered_places: BTreeSet<Uuid> = covered_levels
             .flat_map(|level| level.aggregates.iter().copied())
             .collect();
         let topology = match self.replace {
@@ -64,7 +64,8 @@ impl Apply {
                 None if self.replace => &no_places,
                 None => continue,
             };
-            if placement.move_host(root, host_places, &all_places).await? {
+            let has_moved = placement.move_host(root, host_places, &covered_places);
+            if has_moved.await? {
                 changed_hosts += 1;
             }
             if (index + 1) % PROGRESS_HOSTS == 0 {

@@ -64,7 +64,7 @@ impl Edit {
         let service_args = &self.service_args;
         let token = service_args.token.token().await?;
         let scheduler = Client::new(&service_args.scheduler.scheduler_url, token.expose())?;
-        let placement = Placement::new(service_args, token);
+        let placement = Placement::new(service_args, token)?;
         let roots = placement.roots().await?;
         let aggregates = scheduler.aggregates().await?.aggregates.into_iter();
         let names = aggregates.map(|aggregate| (aggregate.uuid, aggregate.name));
@@ -78,16 +78,16 @@ impl Edit {
         if removes_place {
             hosts.extend(placement.members(target).await?);
         }
-        // The hosts leave those of these places in which they are. For `add` and `move` these are all places of the
-        // level.
-        let mut left_places = places.topology.levels[level_index].aggregates.clone();
+        // The hosts are taken out of these places, except out of the target of `add` and `move`, for which these are
+        // all places of the level.
+        let mut covered_places = places.topology.levels[level_index].aggregates.clone();
         match kind {
             Kind::Add => {
-                self.refuse_hosts_elsewhere(&placement, &places, &left_places, target, &hosts)
+                self.refuse_hosts_elsewhere(&placement, &places, &covered_places, target, &hosts)
                     .await?;
             }
             Kind::Move => {}
-            Kind::Remove => left_places = BTreeSet::from([target]),
+            Kind::Remove => covered_places = BTreeSet::from([target]),
         }
         let name = (!removes_place).then_some(place);
         let is_new = places.set_place(level_index, target, name);
@@ -106,7 +106,7 @@ impl Edit {
         };
         let mut changed_hosts = 0usize;
         for root in roots.iter().filter(|root| hosts.contains(&root.uuid)) {
-            let has_moved = placement.move_host(root, &host_places, &left_places);
+            let has_moved = placement.move_host(root, &host_places, &covered_places);
             changed_hosts += usize::from(has_moved.await?);
         }
         outln!(

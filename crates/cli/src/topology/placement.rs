@@ -9,7 +9,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::ServiceArgs;
-use crate::client::reason_of;
+use crate::client::{REQUEST_TIMEOUT, reason_of};
 
 /// How often the write of a host's aggregates is tried, as they may change after they were read.
 const ATTEMPTS: u32 = 5;
@@ -41,12 +41,21 @@ pub(super) struct Placement<'a> {
 
 impl<'a> Placement<'a> {
     /// A client for the Placement API at the address in the arguments. It authenticates with this token.
-    pub(super) fn new(service_args: &'a ServiceArgs, token: Secret) -> Self {
-        Self {
-            http: reqwest::Client::new(),
+    ///
+    /// # Errors
+    ///
+    /// The HTTP client could not be made.
+    pub(super) fn new(service_args: &'a ServiceArgs, token: Secret) -> anyhow::Result<Self> {
+        let http = reqwest::Client::builder()
+            .timeout(REQUEST_TIMEOUT)
+            // A server to which a redirect leads must not see the token.
+            .redirect(reqwest::redirect::Policy::none())
+            .build()?;
+        Ok(Self {
+            http,
             service_args,
             token,
-        }
+        })
     }
 
     /// The UUIDs of the hosts that are members of an aggregate.
@@ -87,18 +96,18 @@ impl<'a> Placement<'a> {
             .collect())
     }
 
-    /// Adds a host to its places and removes it from the other places in `all_places`. Returns whether that changes its
-    /// aggregates; with `--dry-run` it only returns this.
+    /// Adds a host to `host_places` and removes it from all other places in `covered_places`. Returns whether that
+    /// changes the host's aggregates. With `--dry-run` it writes nothing.
     pub(super) async fn move_host(
         &self,
         host: &Provider,
         host_places: &BTreeSet<Uuid>,
-        all_places: &BTreeSet<Uuid>,
+        covered_places: &BTreeSet<Uuid>,
     ) -> anyhow::Result<bool> {
         let path = format!("/resource_providers/{}/aggregates", host.uuid);
         for _ in 0..ATTEMPTS {
             let current: Aggregates = self.get(&path).await?;
-            let other_aggregates = current.aggregates.difference(all_places);
+            let other_aggregates = current.aggregates.difference(covered_places);
             let wanted: BTreeSet<Uuid> = other_aggregates.chain(host_places).copied().collect();
             if wanted == current.aggregates {
                 return Ok(false);

@@ -21,10 +21,10 @@ pub(super) async fn lock(request: &RoutedRequest<'_>, arguments: &Value) -> ApiR
     request
         .submit_with_retry(|control, views| {
             let server = find(request, control, views, Rule::ServersLock)?;
-            let is_owner =
-                server.mapping.project == request.project() && !request.sees_all_projects();
+            // As in Nova, everybody in the server's project counts as its owner, even an administrator. An owner who
+            // locks a server that is locked already changes nothing, not even the reason.
+            let is_owner = server.mapping.project == request.project();
             let mut labels = labels::of_server(&server);
-            // As in Nova, an owner who locks a server that is locked already changes nothing, not even the reason.
             if labels.lock.is_none() || !is_owner {
                 labels.lock = Some(Lock {
                     by_owner: is_owner,

@@ -37,6 +37,7 @@ impl Client {
                 StatusCode::UNAUTHORIZED if !is_retry => {
                     own_token = self.service_user_token(Some(&own_token)).await?;
                 }
+                StatusCode::UNAUTHORIZED => break,
                 status => return Err(format!("it answered {status} to {path}")),
             }
         }
