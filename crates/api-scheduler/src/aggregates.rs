@@ -181,7 +181,8 @@ pub(crate) async fn put_topology(request: &RoutedRequest<'_>) -> HandlerResult<R
     }
 }
 
-/// Refuses names of aggregates that are no places of their level, and names that several places of a level have.
+/// Refuses names of aggregates that are no places of their level, names that are empty or too long, and names that
+/// several places of a level have.
 fn check_names(levels: &[LevelBody]) -> HandlerResult<()> {
     for (index, level) in levels.iter().enumerate() {
         let refused = |field: String, reason: String| {

@@ -78,6 +78,7 @@ struct PlaceJson {
 #[derive(Serialize)]
 struct LimitingFactorJson {
     reason: &'static str,
+    /// The filter, resource class or constraint; `None` for a rule and for a claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     /// The number of hosts on which this is the first obstacle.
@@ -176,7 +177,7 @@ pub(crate) async fn count(request: &RoutedRequest<'_>) -> HandlerResult<Reply> {
 /// The result of a count host by host.
 enum Counted {
     Complete(Capacity),
-    /// Host by host, the instances cannot be counted: the decisions have to be simulated one after another.
+    /// The instances cannot be counted host by host: the decisions have to be simulated one after another.
     NeedsSimulation(Box<CapacityCount>),
 }
 

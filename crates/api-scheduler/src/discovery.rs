@@ -1,4 +1,4 @@
-//! `GET /` and `/v1`: the versions of the API, and what it can do. It is the same for all callers.
+//! `GET /` and `GET /v1`: the versions of the API, and its capabilities. The responses are the same for all callers.
 
 use hyper::HeaderMap;
 use placewright_http::{ApiResult, Reply, static_document};

@@ -23,7 +23,7 @@ pub(crate) struct ApiState {
     pub(crate) destinations: DestinationsHandle,
     /// The other replicas, if this process is one of several.
     pub(crate) other_replicas: OnceLock<Arc<dyn OtherReplicas>>,
-    /// How many requests at a time count how many more instances there is room for.
+    /// The permits of `POST /v1/capacity`, which limit how many counts run at a time.
     pub(crate) count_permits: CountPermits,
 }
 

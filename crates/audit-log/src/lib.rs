@@ -1,5 +1,5 @@
-//! The audit log: a line of JSON for each request that changes something, and for each request that
-//! is refused for lack of rights.
+//! The audit log: a line of JSON for each request that may change something, and for each request that is refused for
+//! missing or wrong credentials, or for missing rights.
 //!
 //! A service makes an [`Event`] of each such request when it is answered, and offers the event to the [`AuditLog`],
 //! which never waits: a thread of its own formats the lines and writes them. Events for which the queue has no space

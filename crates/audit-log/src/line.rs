@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::event::{Caller, Event, Outcome};
 use crate::note::HeldAllocations;
 
-/// The most bytes of a client's text in a line.
+/// The most bytes of one text of a client; the rest of the text is left out of the line.
 const TEXT_BYTES_MAX: usize = 1024;
 
 #[derive(Serialize)]

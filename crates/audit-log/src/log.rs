@@ -182,7 +182,7 @@ impl Writer {
                 }
             }
             self.write(&mut lines);
-            // The events that the queue left out came after those of the batch, so the notice follows their lines.
+            // The events that the queue left out came after those of the batch, so their notice comes after its lines.
             self.left_out += batch.left_out;
             if self.left_out > 0 {
                 self.write(&mut lines);

@@ -105,7 +105,7 @@ pub(crate) fn count_lines(lines: &[u8]) -> u64 {
     lines.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
-/// A file that only its owner may read, open for appending.
+/// A file that is open for appending. If it is created here, only its owner may read it.
 #[derive(Debug)]
 pub(crate) struct LogFile {
     path: PathBuf,

@@ -135,7 +135,7 @@ impl Replay {
             let stop = Stop::new();
             stop.handle_signals()?;
             let page = self.open_page(&nodes, &tasks).await?;
-            let is_good = self.replay(&nodes, &tasks, page.as_ref(), &stop).await?;
+            let has_succeeded = self.replay(&nodes, &tasks, page.as_ref(), &stop).await?;
             stop.end_run();
             if let Some(page) = &page
                 && !stop.is_stopped()
@@ -143,7 +143,7 @@ impl Replay {
                 eprintln!("the page stays at {} until Ctrl-C", page.url());
                 stop.wait().await;
             }
-            Ok(is_good)
+            Ok(has_succeeded)
         })
     }
 
@@ -361,7 +361,7 @@ fn last_end(replay_run: &ReplayRun, task_progress: &TaskProgress) -> Duration {
     })
 }
 
-/// Counts the retried builds of servers that still exist.
+/// Counts the retried builds of servers that still exist. `None` if the installation does not answer or refuses to say.
 async fn count_retries(
     api: &Arc<Api>,
     task_progress: &TaskProgress,

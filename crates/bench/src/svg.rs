@@ -1,4 +1,4 @@
-//! What plots and charts (SVG) consist of: the document, axes with ticks, lines, and numbers as texts.
+//! The parts of plots and charts (SVG): the document, axes with ticks, lines, and numbers as texts.
 
 use std::fmt::Write as _;
 
@@ -152,8 +152,8 @@ impl Drawing {
     }
 }
 
-/// A step between ticks that people can add up: 1, 2 or 5 times a power of ten. It divides the largest value into at
-/// most `parts_max` parts.
+/// A round step between ticks: 1, 2 or 5 times a power of ten. It divides the largest value into at most `parts_max`
+/// parts.
 pub(crate) fn round_step(largest: f64, parts_max: f64) -> f64 {
     let power = 10_f64.powf((largest / parts_max).log10().floor());
     let mut steps = [1.0, 2.0, 5.0, 10.0]

@@ -244,6 +244,7 @@ struct PendingSessions {
     /// By host, the number of the session that is not decided yet.
     undecided: BTreeMap<HostId, u64>,
     shared: Arc<LeaderState>,
+    /// The number of the connection on which the sessions began.
     connection: u64,
     to_agent: mpsc::Sender<ToAgent>,
 }

@@ -56,8 +56,8 @@ fn span(state: &State, instance: InstanceId, action: &Action) -> Option<Span> {
         start: time(action.started_at),
         end: time(finished_at),
         attributes,
-        // The fault's message may have words of drivers, with secrets and of any length. The compute API shows it with
-        // the server.
+        // The fault's message is not recorded, because it may contain the output of a driver, which may be long or have
+        // secrets. The compute API shows the message with the server.
         error: (status != "ACTIVE").then(|| "the server was not built".to_owned()),
     })
 }

@@ -106,8 +106,8 @@ impl Cell {
     }
 
     /// Starts a cell on an engine. If the engine is one of several replicas on one journal, this process works as the
-    /// cell while it leads. Otherwise it stands by: calls to it fail with [`LinkError::NotLeading`]. It submits
-    /// no commands, so the link between the replicas need not hand over commands to the leader.
+    /// cell while it leads. Otherwise it stands by: calls to it fail with [`LinkError::NotLeading`]. A process that
+    /// stands by submits no commands, so the link between the replicas need not hand over commands to the leader.
     ///
     /// # Errors
     ///

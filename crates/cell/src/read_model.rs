@@ -49,7 +49,8 @@ pub(crate) struct KnownHost {
     window: Window,
     /// The soft state after all updates that the window has passed on.
     report: MergedReport,
-    /// The earliest time at which a full report is requested from the agent; `None` while no update is missing.
+    /// The earliest time at which a full report is requested from the agent; `None` unless a missing update was
+    /// noticed.
     report_due: Option<Instant>,
 }
 
@@ -364,7 +365,8 @@ impl ReadModel {
         }
     }
 
-    /// Removes the routes of a connection that has ended, and the hosts that only waited for its end.
+    /// Removes the routes of a connection that has ended, and the hosts without a durable row whose session has ended:
+    /// only the connection kept them known.
     pub(crate) fn disconnect(&mut self, connection: u64, hosts: &BTreeSet<HostId>) {
         for id in hosts {
             if let Some(host) = self.hosts.get_mut(id)
@@ -374,8 +376,8 @@ impl ReadModel {
                     .is_some_and(|route| route.connection == connection)
             {
                 host.route = None;
-                let was_removed = host.row.is_none() && host.ended_session > 0;
-                if was_removed {
+                let is_obsolete = host.row.is_none() && host.ended_session > 0;
+                if is_obsolete {
                     self.hosts.remove(id);
                 }
             }

@@ -73,7 +73,7 @@ pub struct Decision {
     pub is_present: bool,
     /// Hosts that came before the claimed one, and did not fit any more when they were claimed.
     pub fallen: Vec<FallenHost>,
-    /// The number of these hosts, of which `fallen` has the first ones.
+    /// The number of all such hosts; `fallen` has only the first of them.
     pub fallen_count: u32,
     /// The number of alternates that the cell may try if the build fails.
     pub alternates: u32,

@@ -9,8 +9,8 @@ pub enum Error {
     /// There was no response in time. The request may have taken effect.
     #[error("no answer: {0}")]
     Transport(#[from] reqwest::Error),
-    /// The scheduler refused the request, which changed nothing. With [`Code::Unavailable`](crate::Code::Unavailable)
-    /// it may have taken effect.
+    /// The scheduler refused the request, which changed nothing. Only with
+    /// [`Code::Unavailable`](crate::Code::Unavailable), or with the status 500, may the request have taken effect.
     #[error("{0}")]
     Refused(Box<ErrorResponse>),
     /// The request cannot be encoded, or the response cannot be decoded.
@@ -66,7 +66,7 @@ pub enum Code {
     CandidateExpired,
     /// The service cannot handle the request at present.
     Unavailable,
-    /// A code that this version of the client does not know.
+    /// Any other code, without `scheduler.` before it, such as `internal`; empty if the response has no code.
     Other(String),
 }
 

@@ -39,7 +39,8 @@ pub struct Explanation {
     pub compared: usize,
     /// The best of them, best first: at most ten. If the selected host is not among these, it follows after them.
     pub ranking: Vec<ScoredHost>,
-    /// The hosts of [`crate::DestinationsRequest::explain_hosts`], in their order.
+    /// The hosts of [`crate::DestinationsRequest::explain_hosts`], in their order. The name of a compute service with
+    /// several nodes gives several hosts.
     #[serde(default)]
     pub hosts: Vec<RequestedHost>,
 }
@@ -52,15 +53,15 @@ pub struct RequestedHost {
     pub asked: String,
     /// The UUID of the host's root provider; none if there is no such host.
     pub provider: Option<Uuid>,
-    /// The name of the compute service that manages the host.
+    /// The name of the compute service that manages the host; none if there is no such host.
     pub host: Option<String>,
-    /// The name of the compute node.
+    /// The name of the compute node; none if there is no such host.
     pub node: Option<String>,
     /// The host's rank among all hosts that were compared, from 1; none if the host was excluded.
     pub rank: Option<usize>,
     /// The sum of the weighers' shares, higher is better; none if the host was excluded.
     pub score: Option<f64>,
-    /// The contribution of each weigher to the score.
+    /// The contribution of each weigher to the score; empty if the host was excluded, or only one host was feasible.
     #[serde(default)]
     pub weights: Vec<WeigherContribution>,
     /// The reason why the host was excluded; none if it was compared.
@@ -72,9 +73,9 @@ pub struct RequestedHost {
 pub struct Exclusion {
     /// The kind: `unknown`, `placement`, `filter`, `rule` or `search`.
     pub reason: String,
-    /// The constraint of the placement query.
+    /// The constraint of the placement query that the host fails; none unless `reason` is `placement`.
     pub constraint: Option<String>,
-    /// The name of the filter.
+    /// The name of the filter; none unless `reason` is `filter`.
     pub filter: Option<String>,
 }
 
@@ -211,7 +212,8 @@ pub struct PlaceCapacity {
 pub struct LimitingFactor {
     /// The kind of obstacle: `resource_class`, `filter`, `constraint`, `rule` or `claim`.
     pub reason: String,
-    /// The name of the resource class or filter, or the constraint as Placement's query has it.
+    /// The name of the resource class or filter, or the constraint as Placement's query has it; none for `rule` and
+    /// `claim`.
     pub name: Option<String>,
     /// The number of hosts.
     pub hosts: usize,

@@ -100,7 +100,7 @@ struct SearchBody {
     siblings: u32,
     /// How many hosts the scheduler knew.
     known_hosts: u32,
-    /// Null if the search ended before it had seen all feasible hosts.
+    /// How many hosts were feasible; null if the search ended before it had seen all of them.
     feasible: Option<u32>,
     /// How many of the best hosts were ranked, and how many of these the claim named.
     ranked: u32,

@@ -74,8 +74,8 @@ impl DestinationsHandle {
         let _ = self.shared.others.set(others);
     }
 
-    /// Selects a host for each instance of a request, with alternates; and claims them if the
-    /// request says so. It completes also when the caller goes away.
+    /// Selects a host for each instance of a request, with alternates; and claims the hosts if the request says so. The
+    /// work completes even if the caller goes away.
     ///
     /// # Errors
     ///

@@ -13,6 +13,7 @@ use uuid::Uuid;
 /// An explanation in the form that is shown, with names instead of ids.
 #[derive(Serialize)]
 struct Shown<'a> {
+    /// How many root providers there are.
     roots: usize,
     /// How many roots can serve the query; a lower bound if trees are unsearched.
     left: usize,
@@ -22,6 +23,8 @@ struct Shown<'a> {
     /// How many trees were not searched, because the allowed amount of work was used up.
     unsearched: usize,
     constraints: Vec<ShownEffect<'a>>,
+    /// The smallest set of constraints that no root satisfies together. `None` if some root can serve the query, or if
+    /// the set was not found within the allowed amount of work.
     smallest_impossible_set: Option<Vec<Option<String>>>,
     near_misses: Vec<ShownMiss<'a>>,
 }
@@ -40,7 +43,9 @@ struct ShownEffect<'a> {
 /// A near miss: root providers that fail the same few constraints by the same amounts.
 #[derive(Serialize)]
 struct ShownMiss<'a> {
+    /// How many root providers these are.
     roots: usize,
+    /// One of these root providers.
     example: Option<ShownProvider<'a>>,
     lacks: Vec<ShownLack>,
 }

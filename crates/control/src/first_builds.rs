@@ -36,8 +36,8 @@ pub(crate) async fn end(
     submit(control, leading, cell, &reported).await;
 }
 
-/// As [`end`], for all instances that a cell has reported so far. Called when this process begins to lead. It does not
-/// depend on `control.reschedule_across_cells`: builds may have been placed while this option was on.
+/// As [`end`], for all instances that a cell has reported so far. Called when this process begins to lead, also with
+/// `control.reschedule_across_cells` off: builds may have been placed while this option was on.
 pub(crate) async fn end_all(control: &ControlHandle, leading: &Leading, cell: CellId) {
     let reported: Vec<InstanceId> = {
         let views = control.shared.views.read();

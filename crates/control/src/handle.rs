@@ -175,7 +175,8 @@ impl ControlHandle {
         engine.read_part(reading, |machine| compute(&machine.state, &views.read()))
     }
 
-    /// Waits until the state that the parts of a reading saw is durable; see [`Engine::wait_durable`].
+    /// Waits until the state that the parts of a reading saw is durable. False if some of that state was undone: then
+    /// none of the values may be used. See [`Engine::wait_durable`].
     pub async fn wait_durable(&self, reading: Reading) -> bool {
         self.shared.engine.wait_durable(reading).await
     }

@@ -54,7 +54,8 @@ impl Leading {
         match self.leadership {
             None => std::future::pending().await,
             Some(_) => {
-                self.wait_for(|now| !now.is_own || now.epoch != epoch).await;
+                self.wait_for(|present| !present.is_own || present.epoch != epoch)
+                    .await;
             }
         }
     }
@@ -65,8 +66,8 @@ impl Leading {
         match self.leadership {
             None => std::future::pending().await,
             Some(_) => {
-                let own = |now: &Leadership| now.is_own.then_some(now.epoch);
-                self.wait_for(|now| own(now) != epoch).await;
+                let own_epoch = |present: &Leadership| present.is_own.then_some(present.epoch);
+                self.wait_for(|present| own_epoch(present) != epoch).await;
             }
         }
     }
@@ -88,10 +89,10 @@ impl Leading {
         loop {
             self.until_own().await;
             let Some(epoch) = self.epoch() else { continue };
-            let over = self.clone();
+            let leading = self.clone();
             tokio::select! {
                 () = work() => return,
-                () = async { let mut over = over; over.until_over(epoch).await } => {}
+                () = async { let mut leading = leading; leading.until_over(epoch).await } => {}
             }
         }
     }

@@ -159,7 +159,7 @@ impl Shared {
             .unwrap_or(Err(PastError::TimeUp(LIMITS.time_max)))
     }
 
-    /// Drops the state that is kept after [`KEPT_FOR`], unless this is called again before.
+    /// Drops the kept state once [`KEPT_FOR`] has passed, unless this method is called again before.
     fn drop_later(self: &Arc<Self>) {
         let answer = self.answer_count.fetch_add(1, Ordering::Relaxed) + 1;
         let shared = Arc::downgrade(self);

@@ -108,9 +108,9 @@ fn work_of_message(
     Some(PendingWork::Send(cell, key))
 }
 
-/// The present messages for these keys to one cell. A key has no message if the state does not call for one any more.
-/// Nor has it one for this cell if its instance is in another one: the placement for which the key was queued was
-/// undone, because its entry was not appended, and the instance was then placed anew.
+/// The present messages for these keys to one cell. A key has no message if the state does not call for one any more,
+/// or if its instance is in another cell. The latter happens if the placement for which the key was queued was undone,
+/// because its entry was not appended, and the instance was then placed anew.
 pub(crate) fn messages(
     control: &ControlState,
     to: CellId,

@@ -18,22 +18,22 @@ struct Open {
 
 impl PlacementSpan {
     /// Begins the ranking for builds whose specifications have this body. Nothing is read unless traces are recorded.
-    pub(crate) fn begin_ranking(body: &SpecBody, instances: usize) -> Self {
+    pub(crate) fn begin_ranking(body: &SpecBody, instance_count: usize) -> Self {
         if tracer().is_none() {
             return Self(None);
         }
         let request = traceparent(body).and_then(|text| SpanContext::parse(&text));
         Self(request.map(|request| {
             let mut span = OpenSpan::below(request, Kind::Consumer, "rank hosts");
-            span.add("placewright.instances", instances);
+            span.add("placewright.instances", instance_count);
             Open { request, span }
         }))
     }
 
     /// Ends the ranking, and begins the claim, which names this number of hosts.
-    pub(crate) fn begin_claim(&mut self, hosts: usize) {
+    pub(crate) fn begin_claim(&mut self, host_count: usize) {
         self.step("claim hosts", |ranking| {
-            ranking.add("placewright.hosts", hosts);
+            ranking.add("placewright.hosts", host_count);
         });
     }
 

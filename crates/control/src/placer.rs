@@ -57,8 +57,9 @@ const HOSTS_OF_CLAIM_MAX: usize = 256;
 /// Under contention this many hosts are ranked for each host that a claim names, so that schedulers
 /// fall back on different ones.
 const RANKED_PER_NAMED: usize = 4;
-/// How many hosts are ranked for each wanted alternate, besides the wanted hosts, and at most
-/// [`RANKED_FOR_ALTERNATES_MAX`] in all. An alternate has to be in the cell of the selected host, and most ranked hosts
-/// are in other cells. With this number one ranking usually yields enough alternates.
+/// How many hosts are ranked for each wanted alternate, besides the wanted hosts. An alternate has to be in the cell of
+/// the selected host, and most ranked hosts are in other cells. With this number one ranking usually yields enough
+/// alternates.
 const RANKED_PER_ALTERNATE: usize = 8;
+/// The most hosts that one search ranks for alternates, besides the wanted hosts.
 const RANKED_FOR_ALTERNATES_MAX: usize = 128;

@@ -97,7 +97,7 @@ impl OngoingPlacement {
 pub(crate) struct Planner {
     bodies: BodyCache,
     options: Options,
-    started: Instant,
+    started_at: Instant,
     /// The cells that are silent at present: they are avoided if there are hosts elsewhere.
     pub(crate) silent_cells: Vec<CellId>,
     scheduler_number: usize,
@@ -113,7 +113,7 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) control: &'a ControlState,
     /// The last journal entry in `control`.
     pub(crate) sequence: u64,
-    /// How many hosts a claim should name, from how often others were faster.
+    /// An estimate of how many hosts a claim should name.
     pub(crate) contention: Contention,
     pub(crate) slice: &'a TimeSlice,
     pub(crate) plans: &'a mut Vec<PlacementPlan>,
@@ -137,7 +137,7 @@ impl Planner {
             bodies: BodyCache::default(),
             options,
             scheduler_number,
-            started: Instant::now(),
+            started_at: Instant::now(),
             silent_cells: Vec::new(),
         }
     }
@@ -358,7 +358,7 @@ impl Planner {
 
     /// Whether this process started so lately that hosts which are not in the host table may still connect.
     fn may_hosts_still_connect(&self, scheduler: &Scheduler, control: &ControlState) -> bool {
-        self.started.elapsed() < START_GRACE
+        self.started_at.elapsed() < START_GRACE
             && scheduler.hosts().slots().len() < control.conductor.hosts().len()
     }
 }

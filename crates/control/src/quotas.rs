@@ -54,8 +54,8 @@ pub fn usage_of(flavor: &Flavor, translation: &Translation) -> Usage {
 }
 
 impl ControlHandle {
-    /// Puts the configured quotas in force: the default limits, and whether Keystone's limits
-    /// replace them. There can be no new servers until Keystone's limits have been read for the first time.
+    /// Puts the configured quotas in force: the default limits, and whether Keystone's limits replace them. If they do,
+    /// there can be no new servers until Keystone's limits have been read for the first time.
     ///
     /// # Errors
     ///

@@ -110,7 +110,7 @@ impl ReplicaReport {
             release: env!("CARGO_PKG_VERSION"),
             record_version: RECORD_VERSION,
             role,
-            leader: leadership.filter(|now| now.epoch > 0).map(leader),
+            leader: leadership.filter(|known| known.epoch > 0).map(leader),
             applied,
             lag: status
                 .as_ref()

@@ -56,7 +56,7 @@ pub enum AddCellError {
     /// The store does not accept the command.
     #[error(transparent)]
     Submit(#[from] SubmitError),
-    /// The state refuses the cell: another cell has the name.
+    /// The state refuses the cell: another cell has the name, or the id is that of cell0.
     #[error(transparent)]
     Refused(#[from] Refusal),
 }
@@ -301,16 +301,16 @@ async fn follow_leadership(context: Arc<RuntimeContext>) {
         if leadership.changed().await.is_err() {
             return std::future::pending().await;
         }
-        let now = leadership.borrow_and_update().clone();
+        let present = leadership.borrow_and_update().clone();
         // A leader that has handed over goes on as a replica, and ranks hosts for the requests that it accepted.
-        if now.epoch != former.epoch && now.reason != TakeoverReason::HandedOver {
+        if present.epoch != former.epoch && present.reason != TakeoverReason::HandedOver {
             context.rankers.lock().forget(former.origin);
         }
-        if now.is_own {
+        if present.is_own {
             let engine = context.control.engine();
             engine.read_now(|machine| context.queue_pending_work(&machine.state, None));
         }
-        former = now;
+        former = present;
     }
 }
 

@@ -30,14 +30,14 @@ pub(crate) struct RuntimeContext {
 
 impl RuntimeContext {
     /// Whether this process ranks hosts for work that has just begun to wait, because it accepted the request.
-    fn ranks(&self, waiting: &WaitingForHost) -> bool {
+    fn ranks_new(&self, waiting: &WaitingForHost) -> bool {
         let engine = self.control.engine();
         !engine.is_replica() || self.rankers.lock().is_own(waiting.id(), engine.origin())
     }
 
     /// Whether this process ranks hosts for work that has waited for a while: it accepted the request, or it leads and
     /// the replica that accepted the request is silent.
-    fn ranks_now(&self, waiting: &WaitingForHost, leads: bool, at: Instant) -> bool {
+    fn ranks_waiting(&self, waiting: &WaitingForHost, leads: bool, at: Instant) -> bool {
         let engine = self.control.engine();
         if !engine.is_replica() {
             return true;
@@ -66,7 +66,7 @@ impl RuntimeContext {
         let mut waiting = Vec::new();
         for work in pending {
             match work {
-                PendingWork::Schedule(one) if self.ranks(&one) => waiting.push(one),
+                PendingWork::Schedule(one) if self.ranks_new(&one) => waiting.push(one),
                 PendingWork::Schedule(_) => {}
                 // The replica that leads sends all messages.
                 PendingWork::Send(cell, key) if leads => {
@@ -97,7 +97,7 @@ impl RuntimeContext {
                     }
                 }
                 PendingWork::Send(..) => {}
-                PendingWork::Schedule(one) if self.ranks_now(&one, leads, at) => {
+                PendingWork::Schedule(one) if self.ranks_waiting(&one, leads, at) => {
                     waiting.push(one);
                 }
                 PendingWork::Schedule(_) => {}

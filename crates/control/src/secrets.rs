@@ -107,7 +107,7 @@ fn specs_to_check(
     (found, None)
 }
 
-/// Keeps secrets under the current key, as long as the task lives.
+/// Keeps all secrets sealed with the current key, as long as the task lives.
 pub(crate) async fn keep_sealed(control: ControlHandle) {
     let mut last_pass = Instant::now();
     // The first pass also counts the secrets, for metrics.

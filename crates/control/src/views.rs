@@ -85,7 +85,8 @@ impl CellView {
         hosts.chain(instances).collect()
     }
 
-    /// Applies an event about instances or hosts.
+    /// Applies an event to the view. `listed` collects what the initial listing names, so that the rest can be removed
+    /// when the listing is complete.
     pub(crate) fn apply(&mut self, event: &CellEvent, listed: &mut InitialListing) {
         match event {
             CellEvent::Instance { instance, view } => {

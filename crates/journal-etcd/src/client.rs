@@ -145,7 +145,7 @@ impl Client {
             .map(|_| ())
     }
 
-    /// Authenticates, if there is a user. False if the cluster has no authentication.
+    /// Authenticates, if there is a user. False if there is one, but the cluster has no authentication.
     pub(crate) fn authenticate(&self) -> Result<bool, Failure> {
         let connections = Arc::clone(&self.connections);
         self.wait(async move { connections.authenticate().await })
@@ -295,8 +295,7 @@ impl Connections {
                 Cause::Unknown if repeat == Repeat::UntilAnswered => {}
                 Cause::BadToken if !is_token_new && self.user.is_some() => {
                     is_token_new = true;
-                    // The request did nothing. If the authentication itself fails, its failure shows no more about
-                    // the request.
+                    // The request did nothing, and a failure of the authentication does not change that.
                     self.authenticate().await?;
                     continue;
                 }
@@ -397,7 +396,7 @@ impl Connections {
         request
     }
 
-    /// Gets a new token for the user, if there is one. False if the cluster has no authentication.
+    /// Gets a new token for the user, if there is one. False if there is one, but the cluster has no authentication.
     async fn authenticate(&self) -> Result<bool, Failure> {
         let Some(user) = &self.user else {
             return Ok(true);

@@ -34,7 +34,8 @@ pub struct EtcdJournal {
     store: Arc<Store>,
     /// The head as this handle saw it last. An append succeeds only if the store still has this head.
     known: KnownHead,
-    /// The end of the last batch that this handle read, wrote or accepted; the next one has to follow it.
+    /// The end of the last batch that this handle read, wrote or accepted. A batch is accepted only if it follows right
+    /// behind.
     verified: LogEnd,
     /// The batch of the last append, for [`Journal::appended`]; `None` as described there.
     appended: Option<Link>,

@@ -7,8 +7,9 @@ use crate::failure::{Cause, Failure};
 use crate::servers::Servers;
 use crate::session::Session;
 
-/// The pause after a request has failed: at first, and at most. It doubles each time.
+/// The pause after a request has failed for the first time. It doubles with each further failure.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
+/// The longest pause after a request has failed.
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// How long a [`Kind::Repeatable`] request is sent again, in multiples of the time of one request.
 const ATTEMPT_TIMES: u32 = 3;
@@ -19,8 +20,8 @@ enum Kind {
     /// A request that may be carried out more than once. It is sent until it is answered, for the time of
     /// [`ATTEMPT_TIMES`] requests.
     Repeatable,
-    /// A request that may be carried out more than once, but is sent again only while it is certain that earlier
-    /// attempts did nothing.
+    /// A request that is sent again only while it is certain that earlier attempts did nothing, so that it is carried
+    /// out once at most. The callers repeat it themselves.
     Once,
     /// An append: sent as [`Kind::Once`], and never cancelled. If a server that waits for its standbys were told to
     /// stop, it would show the batch although no standby has it.
@@ -50,8 +51,8 @@ impl Connection {
         self.call(Kind::Repeatable, 0, work)
     }
 
-    /// Makes a request that is sent again only while it is certain that it did nothing, for callers that repeat it
-    /// themselves.
+    /// Makes a request that is carried out once at most: it is sent again only while it is certain that earlier
+    /// attempts did nothing. For callers that repeat it themselves.
     pub(crate) fn once<T, F>(&mut self, work: impl Fn(Arc<Session>) -> F) -> Result<T, Failure>
     where
         T: Send + 'static,

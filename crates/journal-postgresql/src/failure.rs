@@ -41,26 +41,30 @@ impl Failure {
     }
 
     /// The failure of a request to which no answer came in time.
-    pub(crate) fn timed_out(host: &str) -> Self {
-        let reason =
-            format!("{host} did not answer in time; it may be waiting for a synchronous standby");
+    pub(crate) fn timed_out(address: &str) -> Self {
+        let reason = format!(
+            "{address} did not answer in time; it may be waiting for a synchronous standby"
+        );
         Self::new(Cause::Unknown, reason)
     }
 
     /// The failure that an error of the library stands for.
-    pub(crate) fn from_error(host: &str, error: &Error) -> Self {
+    pub(crate) fn from_error(address: &str, error: &Error) -> Self {
         match error.as_db_error() {
-            Some(error) => Self::new(cause_of(error.code()), format!("{host}: {}", text(error))),
-            None => Self::new(Cause::Unknown, format!("{host}: {}", chain(error))),
+            Some(error) => Self::new(
+                cause_of(error.code()),
+                format!("{address}: {}", text(error)),
+            ),
+            None => Self::new(Cause::Unknown, format!("{address}: {}", chain(error))),
         }
     }
 
-    /// The failure of a session's beginning. An error that comes neither from the server nor from the network is about
-    /// the client's own configuration, such as a missing password.
-    pub(crate) fn of_session_start(host: &str, error: &Error) -> Self {
+    /// The failure of an attempt to begin a session. An error that comes neither from the server nor from the network
+    /// is about the client's own configuration, such as a missing password.
+    pub(crate) fn of_session_start(address: &str, error: &Error) -> Self {
         let is_of_network = error.is_closed()
             || sources(error).any(|source| source.downcast_ref::<std::io::Error>().is_some());
-        let failure = Self::from_error(host, error);
+        let failure = Self::from_error(address, error);
         match error.as_db_error() {
             None if !is_of_network => Self::new(Cause::Refused, failure.reason),
             _ => failure,
@@ -73,9 +77,10 @@ impl Failure {
     }
 }
 
-/// The message of the server, without the values of a statement, which the details of the error may repeat.
-fn text(said: &DbError) -> String {
-    format!("{} ({})", said.message(), said.code().code())
+/// The message of the server with the error's code. The details of the error are left out, because they may repeat the
+/// values of the statement.
+fn text(error: &DbError) -> String {
+    format!("{} ({})", error.message(), error.code().code())
 }
 
 /// The cause of a failure, from an error of the server.

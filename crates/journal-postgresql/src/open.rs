@@ -34,19 +34,19 @@ pub(crate) fn open(
         let schema = schema.clone();
         async move {
             let row = session.query_one(FIND_SCHEMA, &[&schema]).await?;
-            let tables: i64 = session.get(&row, 1)?;
+            let table_count: i64 = session.get(&row, 1)?;
             let has_schema: bool = session.get(&row, 0)?;
             let has_head: bool = session.get(&row, 2)?;
-            Ok((has_schema, tables, has_head))
+            Ok((has_schema, table_count, has_head))
         }
     });
-    let (has_schema, tables, has_head) =
+    let (has_schema, table_count, has_head) =
         found.map_err(|failure| error_of(&url, "open", failure))?;
-    if tables > 0 && !has_head {
+    if table_count > 0 && !has_head {
         return Err(JournalError::NotAJournal {
             path: url.into(),
             reason: format!(
-                "the schema has {tables} tables of something else: name another one with schema"
+                "the schema has {table_count} tables of something else: name another one with schema"
             ),
         });
     }

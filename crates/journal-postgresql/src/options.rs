@@ -146,7 +146,7 @@ impl fmt::Display for PostgresqlOptions {
 #[derive(Default)]
 struct Parameters {
     /// Whether `sslmode` requires TLS; `None` if the address does not have the parameter.
-    mode: Option<bool>,
+    requires_tls: Option<bool>,
     authorities: Option<PathBuf>,
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
@@ -172,8 +172,8 @@ impl Parameters {
             ("user", _) => options.user = parse_user(value)?,
             ("password_file", _) => options.password_file = path(),
             ("schema", _) => options.schema = parse_schema(value)?,
-            ("sslmode", "verify-full") => self.mode = Some(true),
-            ("sslmode", "disable") => self.mode = Some(false),
+            ("sslmode", "verify-full") => self.requires_tls = Some(true),
+            ("sslmode", "disable") => self.requires_tls = Some(false),
             ("sslmode", _) => {
                 return error(
                     "it has to be verify-full or disable: the others do not check who answers",
@@ -210,7 +210,7 @@ impl Parameters {
             (Some(_), None) => return missing("sslkey"),
             (None, Some(_)) => return missing("sslcert"),
         };
-        let is_tls = self.mode.unwrap_or(self.authorities.is_some());
+        let is_tls = self.requires_tls.unwrap_or(self.authorities.is_some());
         options.tls = match (is_tls, self.authorities) {
             (true, Some(authorities)) => Some(PostgresqlTls {
                 authorities,

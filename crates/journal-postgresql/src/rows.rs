@@ -20,6 +20,7 @@ pub(crate) fn id_bytes(id: u128) -> [u8; 16] {
 /// The row of the table `head`, against which every append is compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
+    /// The end of the log.
     pub(crate) end: LogEnd,
     /// The id of the last batch, by which a writer recognises a batch of its own.
     pub(crate) batch_id: Vec<u8>,
@@ -34,9 +35,10 @@ pub(crate) struct Head {
 pub(crate) struct StoreState {
     pub(crate) format: u32,
     pub(crate) head: Head,
+    /// The end of the trimmed entries.
     pub(crate) trimmed: LogEnd,
-    /// The last entry and the checksum of a batch: of the one that holds the entry that was asked for, or else of the
-    /// last one before that entry.
+    /// The last entry and the checksum of the last batch that begins at the requested entry or before it; `None` if no
+    /// batch does.
     pub(crate) batch: Option<(u64, u32)>,
 }
 
@@ -54,6 +56,7 @@ pub(crate) struct BatchHeader {
 #[derive(Clone, Debug)]
 pub(crate) struct Manifest {
     pub(crate) sequence: u64,
+    /// The id that all chunks of the snapshot have.
     pub(crate) attempt: Vec<u8>,
     pub(crate) totals: ChunkTotals,
 }

@@ -46,8 +46,8 @@ pub(crate) struct Shared {
     pub(crate) options: PostgresqlOptions,
     /// The index of the server that is asked first.
     current: AtomicUsize,
-    /// The system identifier of the first server whose version and settings were in order, a primary or a standby. A
-    /// primary and its standbys have the same identifier; a server of another system has another store.
+    /// The system identifier of the first primary whose version is not too old and that has `fsync`; empty before one
+    /// is found. A primary and its standbys have the same identifier; a server of another system has another store.
     system: OnceLock<String>,
 }
 
@@ -131,10 +131,12 @@ struct ServerSettings {
     is_read_only: bool,
     version_number: u32,
     version: String,
+    /// The value of `synchronous_standby_names`.
     standbys: String,
     has_fsync: bool,
     has_full_page_writes: bool,
     has_checksums: bool,
+    /// The system identifier: the same on a primary and its standbys.
     system: String,
 }
 
@@ -172,7 +174,8 @@ impl Shared {
         Ok(session)
     }
 
-    /// Limits the time of connecting to a server. A connection that exceeds the time has done nothing.
+    /// Limits the time of connecting to a server. When the time is over, nothing was written to the server yet, so the
+    /// failure is of the kind after which a write may be repeated.
     async fn in_time<T>(
         &self,
         index: usize,
@@ -265,9 +268,6 @@ impl Shared {
         if !found.has_fsync {
             return refuse("runs with fsync = off, so a power cut loses what it acknowledged");
         }
-        if self.system.get_or_init(|| found.system.clone()) != &found.system {
-            return refuse("belongs to another system than the servers before it");
-        }
         if found.is_standby || found.is_read_only {
             let what = if found.is_standby {
                 "a standby"
@@ -275,6 +275,10 @@ impl Shared {
                 "read-only"
             };
             return Err(Failure::new(Cause::NotDone, format!("{address} is {what}")));
+        }
+        // Only a primary decides which system the store is in, because a standby of a foreign system may answer first.
+        if self.system.get_or_init(|| found.system.clone()) != &found.system {
+            return refuse("belongs to another system than the servers before it");
         }
         if found.standbys.trim().is_empty() && !self.options.allow_async {
             return Err(no_standbys(address));
@@ -397,10 +401,16 @@ fn read_password(path: &Path) -> Result<String, Failure> {
         |reason: String| Failure::new(Cause::Refused, format!("{}: {reason}", path.display()));
     let file = std::fs::File::open(path).map_err(|error| failure(error.to_string()))?;
     let mut password = String::new();
-    file.take(PASSWORD_BYTES_MAX)
+    // With two bytes for a line end, and one that shows that the password is longer.
+    file.take(PASSWORD_BYTES_MAX + 3)
         .read_to_string(&mut password)
         .map_err(|error| failure(error.to_string()))?;
     let password = password.trim_end_matches(['\r', '\n']);
+    if password.len() as u64 > PASSWORD_BYTES_MAX {
+        return Err(failure(format!(
+            "it has more than {PASSWORD_BYTES_MAX} bytes"
+        )));
+    }
     if password.is_empty() {
         return Err(failure("it holds no password".into()));
     }
@@ -425,5 +435,16 @@ mod tests {
         ] {
             assert!(!waits_for_all(some), "{some}");
         }
+    }
+
+    #[test]
+    fn a_password_that_is_too_long_is_refused_and_not_cut() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("password");
+        let longest = "p".repeat(usize::try_from(PASSWORD_BYTES_MAX).unwrap());
+        std::fs::write(&path, format!("{longest}\r\n")).unwrap();
+        assert_eq!(read_password(&path).unwrap(), longest);
+        std::fs::write(&path, format!("{longest}p")).unwrap();
+        assert!(read_password(&path).unwrap_err().reason.contains("4096"));
     }
 }

@@ -85,8 +85,7 @@ fn damaged(store: &Store, sequence: u64, reason: &str) -> JournalError {
     }
 }
 
-/// The chunks of one snapshot that is written in a session of its own, and at last the row that makes the snapshot
-/// visible.
+/// Writes one snapshot in a session of its own: its chunks, and at last the row that makes the snapshot visible.
 pub(crate) struct Sink {
     store: Arc<Store>,
     connection: Connection,
@@ -162,7 +161,7 @@ impl ChunkSink for Sink {
     }
 }
 
-/// The chunks of one snapshot that is read.
+/// Reads the chunks of one snapshot in a session of its own.
 pub(crate) struct Source {
     store: Arc<Store>,
     connection: Connection,

@@ -244,6 +244,7 @@ impl PostgresqlCluster {
 
     /// Runs statements in the database `placewright` of a server as its administrator, and returns the rows, their
     /// columns parted by `|`. The statements wait for no standby.
+    ///
     /// # Errors
     /// The error of the server.
     pub fn sql(&self, server: usize, statements: &str) -> io::Result<String> {

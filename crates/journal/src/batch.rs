@@ -116,8 +116,9 @@ pub fn checksum(previous: u32, first: u64, last: u64, payload: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Verifies a batch, and returns its records with their sequences. If the last entry and the checksum of the batch
-/// before are known, the batch also has to follow that one.
+/// Verifies a batch, and returns its records with their sequences. `before` is the last entry of an earlier batch and
+/// the checksum of that batch; `None` if they are not known. The batch must not overlap that one, and if it begins
+/// right behind it, it must continue the chain. A gap between the two is no error here.
 ///
 /// # Errors
 /// A description of the part that does not match.

@@ -59,8 +59,8 @@ pub trait ChunkSink: Send {
     /// The store failed, or the chunks were removed meanwhile.
     fn finish(&mut self, totals: ChunkTotals) -> Result<(), JournalError>;
 
-    /// Removes the chunks of a snapshot that will not be finished. If that is not possible now, they are removed after a
-    /// newer snapshot.
+    /// Removes the chunks of a snapshot that will not be finished. If that is not possible now, they are removed after
+    /// a newer snapshot.
     fn remove(&mut self);
 }
 
@@ -168,8 +168,9 @@ pub struct ChunkReader<S: ChunkSource> {
     verified: ChunkTotals,
     /// Chunks that were read and not verified yet.
     waiting: VecDeque<Chunk<S::Bytes>>,
-    /// The current chunk, and how much of it was returned.
+    /// The bytes of the current chunk; empty before the first one and after the last one.
     chunk: S::Bytes,
+    /// The offset in `chunk` up to which it was returned.
     position: usize,
 }
 

@@ -22,7 +22,8 @@
 //! - An append is kept whole, or leaves no trace. Acknowledged entries are on stable storage.
 //! - A snapshot becomes visible whole, or not at all.
 //! - Only entries that a snapshot covers are trimmed.
-//! - Opening a store reports acknowledged entries that are gone; it never ignores them.
+//! - Opening a store fails if acknowledged entries are gone, as far as the implementation records outside of the log
+//!   which entries it acknowledged.
 
 pub mod backup;
 pub mod batch;

@@ -18,7 +18,7 @@ const ENTRIES_PER_CHUNK: usize = 4096;
 #[derive(Debug, Default)]
 pub struct MemoryJournal {
     store: Arc<Mutex<Store>>,
-    /// The last entry of the last batch that this handle has read, appended or accepted, and the checksum of that batch.
+    /// The last entry of the last batch that this handle has read, appended or accepted, and that batch's checksum.
     verified: (u64, u32),
     /// The batch that this handle appended last.
     appended: Option<Link>,
@@ -30,7 +30,7 @@ struct Store {
     /// The number of entries trimmed from the front.
     trimmed: u64,
     entries: VecDeque<Arc<[u8]>>,
-    /// The number of batches that were appended.
+    /// The number of batches that were ever appended, including those that were trimmed.
     batches: u64,
     /// The ends of the batches, in order.
     batch_ends: VecDeque<BatchEnd>,
@@ -163,7 +163,7 @@ impl Journal for MemoryJournal {
             return Ok(());
         }
         let (before, previous) = store.last_batch();
-        // In the place of the last batch that this handle knows there is another one.
+        // The store has another batch in the place of the last one that this handle knows.
         if self.verified.0 == before && self.verified.1 != previous {
             return Err(AppendError::Failed(JournalError::Lost {
                 path: path(),

@@ -7,7 +7,7 @@
 //! lock                             held by the one program that may write
 //! ```
 //!
-//! Only their owner can read and write these files, whatever the umask is.
+//! These files are created so that only their owner can read and write them, whatever the umask is.
 //!
 //! SQLite runs in WAL mode with `synchronous=FULL`: a commit returns after its fsync. Snapshots are
 //! files of their own, because a snapshot inside the database would pass through the write-ahead

@@ -55,7 +55,8 @@ struct Search<'a, M: Model> {
     order: Vec<Placed<M::State>>,
     /// Operations with an answer that are not in the order yet.
     answered_left: usize,
-    /// Sets of operations, each with the state after them, from which no complete order was found.
+    /// The sets of operations that were in `order`, each with the state after them. To reach one of these pairs again
+    /// is in vain.
     remembered: HashSet<(OperationSet, M::State)>,
     /// The longest order so far, and the state after it.
     longest: (Vec<usize>, M::State),

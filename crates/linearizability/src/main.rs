@@ -34,17 +34,17 @@ fn main() -> ExitCode {
         println!("{HELP}");
         return ExitCode::from(if paths.is_empty() { 2 } else { 0 });
     }
-    let mut is_good = true;
+    let mut are_linearizable = true;
     for path in paths {
         match check_file(&path) {
-            Ok(is_linearizable) => is_good &= is_linearizable,
+            Ok(is_linearizable) => are_linearizable &= is_linearizable,
             Err(error) => {
                 eprintln!("{path}: {error}");
                 return ExitCode::from(2);
             }
         }
     }
-    ExitCode::from(u8::from(!is_good))
+    ExitCode::from(u8::from(!are_linearizable))
 }
 
 fn check_file(path: &str) -> Result<bool, history::HistoryError> {

@@ -121,9 +121,9 @@ pub enum Output {
     Allocation {
         /// The amount that the consumer has.
         amount: u64,
-        /// The consumer's generation.
+        /// The consumer's generation; `None` if the consumer has no allocation.
         generation: Option<u64>,
-        /// The provider's generation at the answer.
+        /// The provider's generation at the answer; `None` if the consumer has no allocation.
         provider_generation: Option<u64>,
     },
     /// The amount in use; `None` without an inventory.

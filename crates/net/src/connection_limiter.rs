@@ -52,7 +52,7 @@ pub struct ConnectionState {
     /// The phase of the connection: [`NEW`], [`BUSY`], [`RESPONDED`] or [`KEPT_ALIVE`].
     phase: AtomicU8,
     /// Whether no byte of a further request has arrived, and the last response was sent completely.
-    idle: AtomicBool,
+    is_idle: AtomicBool,
     /// Whether the connection is evicted.
     must_close: AtomicBool,
     waker: Mutex<Option<Waker>>,
@@ -62,7 +62,7 @@ impl ConnectionState {
     fn new(phase: u8) -> Self {
         Self {
             phase: AtomicU8::new(phase),
-            idle: AtomicBool::new(false),
+            is_idle: AtomicBool::new(false),
             must_close: AtomicBool::new(false),
             waker: Mutex::new(None),
         }
@@ -96,13 +96,13 @@ impl ConnectionState {
     }
 
     /// Sets whether the connection is idle between two requests.
-    pub fn set_idle(&self, idle: bool) {
-        self.idle.store(idle, Ordering::Relaxed);
+    pub fn set_idle(&self, is_idle: bool) {
+        self.is_idle.store(is_idle, Ordering::Relaxed);
     }
 
     /// Whether the connection is idle between two requests.
     pub fn is_idle(&self) -> bool {
-        self.idle.load(Ordering::Relaxed)
+        self.is_idle.load(Ordering::Relaxed)
     }
 
     /// Whether the connection is evicted: it has to close as soon as it waits for its peer.
@@ -149,8 +149,8 @@ struct Connections {
 /// The connections of one peer.
 #[derive(Debug, Default)]
 struct PeerConnections {
-    /// The connections by age, the oldest first.
-    open_connections: BTreeMap<u64, Arc<ConnectionState>>,
+    /// The connections by their numbers, so the oldest first.
+    by_age: BTreeMap<u64, Arc<ConnectionState>>,
     /// The number of these connections that have to close.
     closing: usize,
 }
@@ -158,13 +158,13 @@ struct PeerConnections {
 impl PeerConnections {
     /// The number of connections that do not have to close.
     fn remaining(&self) -> usize {
-        self.open_connections.len().saturating_sub(self.closing)
+        self.by_age.len().saturating_sub(self.closing)
     }
 
     /// The number of connections in this phase that do not have to close.
     fn evictable_count(&self, phase: u8) -> usize {
-        let open_connections = self.open_connections.values();
-        open_connections
+        self.by_age
+            .values()
             .filter(|connection_state| is_evictable(connection_state, phase))
             .count()
     }
@@ -172,7 +172,7 @@ impl PeerConnections {
     /// Evicts the oldest connections in this phase, up to `limit` of them; returns their number.
     fn evict(&mut self, phase: u8, limit: usize) -> usize {
         let mut evicted = 0;
-        for connection_state in self.open_connections.values() {
+        for connection_state in self.by_age.values() {
             if evicted < limit && is_evictable(connection_state, phase) {
                 connection_state.request_close();
                 evicted += 1;
@@ -272,7 +272,7 @@ impl ConnectionLimiter {
         let connection_state = Arc::new(ConnectionState::new(phase));
         let peer_connections = open_connections.peers.entry(peer).or_default();
         peer_connections
-            .open_connections
+            .by_age
             .insert(number, Arc::clone(&connection_state));
         ConnectionPermit {
             limiter: Arc::clone(self),
@@ -295,9 +295,7 @@ impl ConnectionLimiter {
             let open_connections = self.open_connections.lock();
             let peers = open_connections.peers.values();
             peers
-                .flat_map(|peer_connections| {
-                    peer_connections.open_connections.values().map(Arc::clone)
-                })
+                .flat_map(|peer_connections| peer_connections.by_age.values().map(Arc::clone))
                 .collect()
         };
         for connection_state in all {
@@ -364,11 +362,11 @@ impl Drop for ConnectionPermit {
         let mut open_connections = self.limiter.open_connections.lock();
         open_connections.total -= 1;
         if let Some(peer_connections) = open_connections.peers.get_mut(&self.peer) {
-            peer_connections.open_connections.remove(&self.number);
+            peer_connections.by_age.remove(&self.number);
             if self.connection_state.must_close() {
                 peer_connections.closing = peer_connections.closing.saturating_sub(1);
             }
-            if peer_connections.open_connections.is_empty() {
+            if peer_connections.by_age.is_empty() {
                 open_connections.peers.remove(&self.peer);
             }
         }

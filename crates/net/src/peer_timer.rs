@@ -21,7 +21,7 @@ const SUSPENDED_AFTER: Duration = Duration::from_secs(1);
 pub enum TimerState {
     /// The time-out has passed.
     Expired,
-    /// The time-out has passed because this process was suspended: it has to start again.
+    /// The time-out has passed because this process was suspended: the caller has to start it again.
     Suspended,
 }
 

@@ -26,8 +26,8 @@ use crate::tables;
 /// The version of records that this release writes.
 pub const RECORD_VERSION: u8 = 4;
 
-/// The flag of records with changes of the conductor. Most records do not have this flag; followers of the conductor
-/// skip such records.
+/// The flag of records with changes of the conductor. Followers of the conductor skip records without it, which are
+/// most.
 const CONCERNS_CONDUCTOR: u8 = 1;
 /// The flag of records with packed elements.
 const IS_PACKED: u8 = 2;

@@ -76,12 +76,12 @@ pub enum FormError {
     /// The bytes end inside a value.
     #[error("it ends too early")]
     Ended,
-    /// This release does not have the variant; a later release may have added it.
+    /// This release does not know the number, for instance of a variant; a later release may have added it.
     #[error("{what} number {number} is not known to this release")]
     Unknown {
-        /// The name of the enum.
+        /// What has the number: the name of an enum, or a word such as `version`.
         what: &'static str,
-        /// The number of the variant.
+        /// The number that was read.
         number: u64,
     },
     /// The bytes are not the encoding of any value of the named type.

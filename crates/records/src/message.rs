@@ -20,7 +20,7 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// The versions that this release supports.
+    /// The versions of messages that this release supports.
     pub const SUPPORTED: Self = Self {
         oldest: 2,
         newest: 3,
@@ -66,8 +66,8 @@ pub struct Part {
     pub bytes: Vec<u8>,
 }
 
-/// The bytes of a list, in parts that each end with the item that reaches `bytes_max`. `None` if this
-/// release does not support the version.
+/// The bytes of a list, in parts. Each part ends with the item with which it reaches `bytes_max`, or with the last item
+/// of the list. `None` if this release does not support the version.
 #[must_use]
 pub fn encode_parts<T: Form>(version: u32, list: &[T], bytes_max: usize) -> Option<Vec<Part>> {
     let layout = layout(version)?;

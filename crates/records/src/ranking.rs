@@ -73,7 +73,7 @@ row!(Ranking {
     last_refusal,
 });
 
-/// The number of the name, or 0 and the name; then the three numbers.
+/// The number of the weigher, or 0 and its name; then the multiplier and the two ends of the range.
 impl Form for RankedWeigher {
     fn write(&self, out: &mut Writer) {
         out.row(|out| {

@@ -17,9 +17,9 @@ use tokio::time::{sleep, timeout};
 
 use crate::channel::PeerChannel;
 
-/// The first pause before a replica is asked again; it doubles up to [`PAUSE_MAX`], within which a new leader is found
-/// after it has begun to lead.
+/// The first pause before a replica is asked again. It doubles each time, up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(50);
+/// The longest pause: a new leader is found within this time after it has begun to lead.
 const PAUSE_MAX: Duration = Duration::from_millis(800);
 
 /// One of the replicas.
@@ -39,7 +39,7 @@ pub(crate) struct Addresses<R> {
     replicas: Arc<[Arc<R>]>,
     /// The index of the replica that is called first.
     current: Arc<AtomicUsize>,
-    /// The time within which a replica that leads has to be found.
+    /// How long the search for the replica that leads may take, together with the call for which it is made.
     find_timeout: Duration,
 }
 
@@ -194,7 +194,7 @@ impl<R: Replica> Addresses<R> {
                             }
                         }
                     }
-                    sleep(up_to(pause)).await;
+                    sleep(with_jitter(pause)).await;
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
             }
@@ -254,7 +254,7 @@ fn may_be_elsewhere(error: &LinkError) -> bool {
 }
 
 /// A random time from a half of the given one to all of it.
-pub(crate) fn up_to(pause: Duration) -> Duration {
+pub(crate) fn with_jitter(pause: Duration) -> Duration {
     // A new hasher has random keys, so even the hash of nothing is a random number.
     let random = RandomState::new().build_hasher().finish() % 1024;
     let part = u32::try_from(random).unwrap_or_default();

@@ -20,7 +20,7 @@ use tonic::{Request, Response, Status, Streaming};
 use authorized_stream::AuthorizedStream;
 
 use crate::access::{Authorizer, CertificateHolder};
-use crate::addresses::{Addresses, up_to};
+use crate::addresses::{Addresses, with_jitter};
 use crate::channel::{BATCH_BYTES, ClientOptions, EndpointError, MESSAGE_BYTES_MAX, PeerChannel};
 use crate::error::{link_error, status};
 use crate::limits::{FieldPath, LIST_MAX};
@@ -99,7 +99,7 @@ impl AgentLink for AgentClient {
                 None => {
                     // When a cell ends, all its agents lose their connections at the same time, so each waits for a
                     // random time.
-                    tokio::time::sleep(up_to(CONNECT_DELAY_MAX)).await;
+                    tokio::time::sleep(with_jitter(CONNECT_DELAY_MAX)).await;
                     self.replicas.find(join).await?
                 }
             };

@@ -75,6 +75,7 @@ impl fmt::Display for FieldPath<'_> {
 }
 
 impl FieldPath<'static> {
+    /// The path of a whole message, from which the paths of its fields are made.
     pub(crate) fn message(name: &'static str) -> Self {
         Self { parent: None, name }
     }
@@ -127,6 +128,7 @@ impl FieldPath<'_> {
         list.iter().try_for_each(|item| item.check(*self))
     }
 
+    /// Checks a number that the receiver may increment, such as that of a session or a claim.
     pub(crate) fn check_number(&self, number: u64) -> Result<(), LimitExceeded> {
         if number >= NUMBER_END {
             return Err(self.exceeded(number, NUMBER_END - 1));

@@ -176,8 +176,8 @@ mod avx512 {
     }
 }
 
-/// The AVX2 versions. The compiler makes only a few vector instructions of the loops above, and it depends on the
-/// profile which.
+/// The AVX2 versions, written with intrinsics: the compiler vectorises only parts of the portable loops, and which
+/// parts depends on the build profile.
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use std::arch::x86_64::{_CMP_GE_OQ, _CMP_LE_OQ};
@@ -186,7 +186,8 @@ mod avx2 {
 
     use super::{BLOCK_HOSTS, LANES, larger, penalties, smaller};
 
-    /// Values are added to several results in turn, so that an instruction does not wait for the one before it.
+    /// The number of partial minima or maxima that take the values in turn, so that an instruction need not wait for
+    /// the result of the one before it.
     const RESULTS: usize = 4;
 
     pub(super) fn masked_range(v3: V3, values: &[f64; BLOCK_HOSTS], mask: u64) -> (f64, f64) {

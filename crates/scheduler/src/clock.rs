@@ -121,9 +121,8 @@ impl<K: Copy + Eq + Hash, V> ClockCache<K, V> {
         Some(value)
     }
 
-    /// The value of a key, which is added if it is missing; it replaces another if there are
-    /// `capacity` entries already. Counts as a use of it.
-    /// `make` gets the value that is replaced, so that its memory can be used again.
+    /// The value of a key. A missing key is added, in place of another one if there are `capacity` entries already.
+    /// Counts as a use of the entry. `make` gets the value that is replaced, so that its memory can be used again.
     pub(crate) fn get_or_insert(
         &mut self,
         key: K,

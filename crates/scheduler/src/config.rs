@@ -182,7 +182,7 @@ impl Default for SchedulerConfig {
     }
 }
 
-/// An option, or a combination of options, that has no effect although it was set.
+/// An option, or a combination of options, that has no effect although it was set, or probably not the intended effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// The name of the option, as operators write it.

@@ -173,12 +173,12 @@ impl Policy {
         let is_check = !context.request.hints(CHECK_HINT).is_empty();
         // A forced host skips the filters, unless the request is only a check.
         let uses_filters = is_check || !context.request.is_forced();
-        let checks_hosts = uses_filters
+        let uses_compute_filter = uses_filters
             && self
                 .filters
                 .iter()
                 .any(|filter| filter.name == COMPUTE_FILTER);
-        if !is_rebuild && !checks_hosts {
+        if !is_rebuild && !uses_compute_filter {
             filters.push(CompiledFilter {
                 name: UP,
                 is_once_per_request: true,

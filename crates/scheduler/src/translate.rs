@@ -14,9 +14,9 @@
 //!   for fleets with hosts that report no PCPU. It is used if the first query finds no host.
 //! - With [`TranslateOptions::numa_in_placement`] each guest NUMA cell is a request group, so that the
 //!   search finds providers for the cells and no filter is needed.
-//! - Some requests are refused with a [`BadRequest`] that names the field, while in Nova Placement
-//!   refuses the query and users see "no valid host": a trait that is both required and forbidden, a
-//!   missing group policy, an invalid suffix.
+//! - Some requests are refused with a [`BadRequest`] that names the field: a trait that is both required and forbidden,
+//!   a missing group policy, an invalid suffix. Nova sends such a query, Placement refuses it, and users see "no valid
+//!   host".
 //! - The number of hosts that a search looks at is not limited. [`TranslateOptions::max_placement_results`]
 //!   appears only as `limit` in [`to_query_string`](resource_request::ResourceRequest::to_query_string),
 //!   the query that Nova would send, for logs and comparisons.
@@ -97,7 +97,7 @@ pub fn translate(
     Ok(translation)
 }
 
-/// Checks the number of instances, ports and the server group.
+/// Checks the flavor, the number of instances, the ports and the server group.
 fn check_request(spec: &RequestSpec) -> Result<(), BadRequest> {
     if spec.flavor == Flavor::default() && spec.requested_resources.is_empty() {
         return Err(BadRequest::invalid(

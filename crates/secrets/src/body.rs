@@ -152,7 +152,8 @@ pub(crate) fn add_to_json(body: &str, fields: &SecretFields) -> Option<String> {
     let Object(whole) = serde_json::from_str(body).ok()?;
     let (_, server) = whole.iter().find(|(name, _)| name == "server")?;
     let unclosed_server = server.get().trim_end().strip_suffix('}')?;
-    // With room for escapes, so that no reallocation leaves a copy of the secrets in memory.
+    // With room for escapes: a reallocation would leave a copy of the secrets in memory. Only a text of mostly control
+    // characters could need more.
     let capacity = unclosed_server.len() + fields.byte_len() * 2;
     let mut open = zeroize::Zeroizing::new(String::with_capacity(capacity));
     open.push_str(unclosed_server);

@@ -84,7 +84,8 @@ struct Shared {
     secret_counts: [AtomicU64; 3],
 }
 
-/// When keys were read last, and the fingerprint that the key file had then; `None` if the keys come from no file.
+/// When keys were read last, and the fingerprint that the key file had then; `None` if the keys do not come from a
+/// file, or the file was not there.
 struct LastRead {
     at: Instant,
     fingerprint: Option<Fingerprint>,

@@ -69,7 +69,7 @@ impl KeySource {
         }
     }
 
-    /// A value that changes when the file changes; none for a command.
+    /// A value that changes when the file changes; none for a command, or if the file is not there.
     pub(crate) fn fingerprint(&self) -> Option<Fingerprint> {
         match self {
             Self::File(path) => {

@@ -16,7 +16,7 @@ use crate::span::{OpenSpan, Span};
 /// How many spans may wait for the collector. Each takes half a kilobyte.
 const QUEUED_MAX: usize = 16_384;
 
-/// The interval at which [`all_sent`] looks.
+/// The interval at which [`all_sent`] checks whether spans are unsent.
 const ALL_SENT_CHECK: Duration = Duration::from_millis(20);
 
 /// The tracer of this process, once there is one.
@@ -147,11 +147,11 @@ impl Tracer {
         self.wake.notified().await;
     }
 
-    /// Takes the oldest spans out of the queue. The caller has to report later whether they were sent, by
-    /// [`Self::count_ended`].
-    pub fn take(&self, most: usize) -> Vec<Span> {
+    /// Takes the oldest spans, at most `count_max`, out of the queue. The caller has to report later whether they were
+    /// sent, by [`Self::count_ended`].
+    pub fn take(&self, count_max: usize) -> Vec<Span> {
         let mut queue = self.queue.lock();
-        let count = most.min(queue.len());
+        let count = count_max.min(queue.len());
         queue.drain(..count).collect()
     }
 

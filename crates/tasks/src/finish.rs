@@ -11,6 +11,7 @@ use crate::{ContainedWork, Panicked};
 struct FinishIfDropped<T: Send + 'static> {
     /// The work; `None` once it is done.
     work: Option<BoxedFuture<Result<T, Panicked>>>,
+    /// Whether the work was polled.
     is_started: bool,
 }
 

@@ -173,7 +173,7 @@ contained! {
     Decision = "decision";
     /// Serving one connection of an agent to its cell.
     AgentConnection = "agent-connection";
-    /// Starting the sessions that one connection brought.
+    /// Beginning the sessions of hosts for which one connection of an agent has sent the starts together.
     SessionStarts = "session-starts";
     /// Serving one follower of a cell.
     Follower = "follower";

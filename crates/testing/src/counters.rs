@@ -29,7 +29,7 @@ pub enum Command {
     Move { from: usize, to: usize, amount: u64 },
     /// Returns a counter's value.
     Get { counter: usize },
-    /// Adds 1 to the first counter; the decision takes this long.
+    /// Adds 1 to the first counter, whatever the limit is; the decision takes this long.
     Slow { micros: u64 },
     /// Panics while it is decided, as a command that meets a bug would.
     Panic,

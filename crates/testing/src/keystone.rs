@@ -31,11 +31,13 @@ struct Shared {
 }
 
 struct State {
+    /// The tokens that are valid, each with the response to its validation.
     tokens: HashMap<String, Value>,
     password: String,
     /// The tokens that were issued to logins.
     login_tokens: HashSet<String>,
     login_lifetime: Duration,
+    /// How many logins were tried.
     logins: usize,
     /// How many requests were not logins: validations of tokens, and requests for lists.
     validations: usize,
@@ -44,6 +46,7 @@ struct State {
     /// The status of all responses except those to logins; `None` while requests are answered as usual.
     error_status: Option<u16>,
     answer_delay: Duration,
+    /// The responses to requests for lists, by path.
     lists: HashMap<String, Value>,
 }
 

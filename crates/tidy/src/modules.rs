@@ -2,7 +2,8 @@
 //!
 //! A module here is a file of `src/`; inline modules belong to the module of their file. Module A uses module B if a
 //! path in A names something that is defined in B. Re-exports are followed to the definition; the module that
-//! re-exports an item does not count as a user of it. A module and its children may use each other. Tests are ignored.
+//! re-exports an item does not count as a user of it. A module and its descendants may use each other. Tests are
+//! ignored.
 //!
 //! Paths are read from tokens, so names that a macro generates are not seen. A path that cannot be
 //! resolved to a definition is a use of the last module that it names.

@@ -13,7 +13,7 @@ pub enum TlsError {
     /// The file cannot be read.
     #[error("cannot read it: {0}")]
     Unreadable(#[source] io::Error),
-    /// The file is longer than any certificate or bundle.
+    /// The file is longer than this maximum in bytes.
     #[error("it has more than {0} bytes")]
     TooLong(u64),
     /// The file is not PEM.
@@ -47,7 +47,7 @@ pub enum TlsError {
     /// The private key is not the one that the certificate certifies.
     #[error("it is not the key of the certificate")]
     KeyMismatch,
-    /// The certificate that would replace the present one has expired.
+    /// The certificate that would replace the present one expired at this time.
     #[error("its certificate expired at {0}")]
     Expired(String),
     /// rustls refuses the settings.

@@ -13,7 +13,8 @@ use parking_lot::{Mutex, RwLock};
 pub enum Outcome<E> {
     /// The files did not change since they were read last.
     Unchanged,
-    /// The files have changed since the last check, and may still be being written. The next check reads them.
+    /// The files have changed since the last check, and may still be being written. The next check reads them unless
+    /// they have changed again.
     Changing,
     /// The files were read, and the new value is in effect.
     Replaced,
@@ -37,13 +38,14 @@ pub struct FileBacked<T, E> {
 /// The states of the files at earlier times.
 #[derive(Debug)]
 struct FileChecks {
-    /// When they were read last, with or without success.
+    /// The states when the files were read last, with or without success.
     at_read: FileStates,
-    /// When they were checked last.
+    /// The states when the files were checked last.
     at_check: FileStates,
 }
 
-/// The state of each file: device, inode, length, modification and change time. `None` for a missing file.
+/// The state of each file: device, inode, length, and the times of the last modification and the last change of status,
+/// each in seconds and nanoseconds. `None` for a missing file.
 type FileStates = Vec<Option<[i64; 7]>>;
 
 impl<T, E> FileBacked<T, E> {

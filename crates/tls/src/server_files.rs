@@ -18,7 +18,7 @@ use crate::validity::Validity;
 pub struct ServerFiles {
     /// The server's certificate and key.
     pub identity: IdentityFiles,
-    /// The authorities of clients' certificates, if clients need or may have one.
+    /// How clients' certificates are verified; `None` if clients are not asked for a certificate.
     pub clients: Option<ClientFiles>,
     /// The protocols that it offers by ALPN, the best first.
     pub protocols: Vec<Vec<u8>>,
@@ -60,8 +60,9 @@ impl LoadedServer {
 }
 
 impl ServerFiles {
-    /// Loads the configuration from the files, now and whenever they change. An expired certificate does
-    /// not replace a valid one. Sessions cannot be resumed after the authorities of clients changed.
+    /// Loads the configuration from the files; [`FileBacked::check`] loads it again after they have changed. An expired
+    /// certificate does not replace one that has not expired. When the authorities of clients change, sessions that
+    /// began before cannot be resumed.
     ///
     /// # Errors
     ///

@@ -69,11 +69,11 @@ fn is_zero(number: &u32) -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Load {
-    /// The work under way on the guests of the host, except removals.
+    /// The number of operations under way on the guests of the host, except removals.
     pub io_ops: u32,
-    /// Builds in progress on the host.
+    /// The number of builds in progress on the host.
     pub running_builds: u32,
-    /// Consecutive failed builds since the last successful one.
+    /// The number of builds that failed in a row since the last successful one.
     pub failed_builds: u32,
 }
 

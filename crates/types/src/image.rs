@@ -87,14 +87,14 @@ impl ImageProperties {
         self.raw(name).filter(|_| kind(name).is_some())
     }
 
-    /// Whether there is any property besides required traits and those of one NUMA node each (`hw_numa_cpus.0`).
+    /// Whether the image has any property that [`Self::raw`] finds.
     #[must_use]
     pub fn has_values(&self) -> bool {
         !self.values.is_empty()
     }
 
-    /// Any property, known or not; `None` if the image lacks it. Traits and what is said of one NUMA node
-    /// (`hw_numa_cpus.0`) are not among the properties: they are read apart.
+    /// The value of any property, known or not; `None` if the image lacks it. Required traits (`trait:…`) and the
+    /// properties of a single NUMA node (`hw_numa_cpus.0`) are not found here, because they are stored apart.
     #[must_use]
     pub fn raw(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(String::as_str)
@@ -131,8 +131,7 @@ impl ImageProperties {
         self.numa_memory_mb.as_deref()
     }
 
-    /// All properties except required traits and those of one NUMA node each (`hw_numa_cpus.0`), in the order of their
-    /// names.
+    /// All properties that [`Self::raw`] finds, in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.values
             .iter()

@@ -16,8 +16,8 @@ pub struct Ranking {
     pub sequence: u64,
     /// The number of searches before this one whose hosts other claims took first.
     pub round: u32,
-    /// For how many other instances of the same claim the same round had found hosts before. The state does not have these
-    /// instances yet; the search counted what they take as used.
+    /// The number of other instances of the same claim for which the same round had found hosts before. The state does
+    /// not have these instances yet; the search counted what they take as used.
     pub siblings: u32,
     /// The number of hosts that the scheduler knew.
     pub known_hosts: u32,

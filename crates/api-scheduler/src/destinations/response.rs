@@ -82,7 +82,8 @@ struct ScoreExplanationBody<'a> {
     hosts: Vec<RequestedHostBody<'a>>,
 }
 
-/// A host of `explain_hosts`: its rank, or what excluded it.
+/// A host of `explain_hosts`: its rank, or what excluded it. `provider`, `host` and `node` are `None` if no such host
+/// is known.
 #[derive(Serialize)]
 struct RequestedHostBody<'a> {
     /// The name or UUID in the request.

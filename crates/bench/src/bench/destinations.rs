@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::connection::Connection;
 use super::http::phase_time_max;
-use super::loaded_hosts::{LoadedHosts, base, load_hosts};
+use super::loaded_hosts::{HostLoadResults, load_hosts, request_base};
 use super::phase::{Phase, WarmUp, run_phase};
 use super::phase_results::PhaseResults;
 use super::requests::{RandomNumbers, RequestBase};
@@ -123,7 +123,7 @@ impl DestinationsBench {
         scheduler: SocketAddr,
     ) -> anyhow::Result<Report> {
         let connections = self.connections;
-        let LoadedHosts { load, states, fill } =
+        let HostLoadResults { load, states, fill } =
             load_hosts(placement, scheduler, self.hosts, connections).await;
         self.check_response(scheduler).await?;
         let cpu_before_s = server.cpu_s()?;
@@ -165,7 +165,7 @@ impl DestinationsBench {
         let number = u64::MAX;
         let flavors = 1;
         write_request(
-            &base(),
+            &request_base(),
             &mut request,
             &mut body,
             number,
@@ -197,7 +197,7 @@ pub(super) fn destinations_phase(
     seconds: f64,
 ) -> Phase {
     let flavors = flavors.max(1);
-    let base = base();
+    let base = request_base();
     Phase {
         name: "destinations",
         units: u64::MAX,
@@ -213,7 +213,7 @@ pub(super) fn destinations_phase(
 /// Deletes the allocations of the first `instances` instances of a [`destinations_phase`], which are numbered from
 /// `first`.
 pub(super) fn release_phase(first: u64, instances: u64) -> Phase {
-    let base = base();
+    let base = request_base();
     Phase {
         name: "release",
         units: instances,

@@ -1,5 +1,5 @@
-//! What benchmarks that measure the product's code in this process share: commands that build fleets, reports of
-//! hosts, and the scheduler with its service.
+//! For the benchmarks that measure the product's code in this process: commands that build fleets, reports of hosts,
+//! and the scheduler with its service.
 
 use std::sync::Arc;
 

@@ -15,14 +15,14 @@ const CELLS: u64 = 4;
 const HOST_SEED: u64 = 3;
 const CELL_SEED: u64 = !HOST_SEED;
 
-/// What loading the hosts took, by phase.
-pub(super) struct LoadedHosts {
+/// The results of the three phases that load the hosts.
+pub(super) struct HostLoadResults {
     pub(super) load: PhaseResults,
     pub(super) states: PhaseResults,
     pub(super) fill: PhaseResults,
 }
 
-impl LoadedHosts {
+impl HostLoadResults {
     /// The number of requests that failed.
     pub(super) fn failed(&self) -> u64 {
         self.load.failed + self.states.failed + self.fill.failed
@@ -42,18 +42,18 @@ impl LoadedHosts {
     }
 }
 
-/// Loads `hosts` hosts of three sizes, each of which is about two thirds full.
+/// Loads `hosts` hosts of three sizes, each of which is 55 to 74 percent full.
 pub(super) async fn load_hosts(
     placement: SocketAddr,
     scheduler: SocketAddr,
     hosts: u64,
     connections: usize,
-) -> LoadedHosts {
+) -> HostLoadResults {
     let host_phase = |name, steps, write: Box<WriteHost>| Phase {
         name,
         units: hosts,
         steps,
-        warm_up: WarmUp::same_request(base().version_request()),
+        warm_up: WarmUp::same_request(request_base().version_request()),
         time_max: Duration::MAX,
         write: Box::new(move |unit, step, output, body| {
             body.clear();
@@ -63,7 +63,7 @@ pub(super) async fn load_hosts(
     let load = host_phase("load", 3, host_requests());
     let states = host_phase("host states", 1, state_requests());
     let fill = host_phase("fill", 1, claim_requests());
-    LoadedHosts {
+    HostLoadResults {
         load: run_phase(placement, connections, load).await,
         states: run_phase(scheduler, connections, states).await,
         fill: run_phase(placement, connections, fill).await,
@@ -101,7 +101,7 @@ impl Host {
         }
     }
 
-    /// A share of all resources that can be allocated, in percent, as the amounts of one allocation.
+    /// The amounts of an allocation that takes `percent` percent of each resource of the host.
     pub(super) fn resources_json(&self, percent: u64) -> String {
         // The capacities that follow from the inventories in [`host_requests`].
         let part_of = |capacity: u64| capacity * percent / 100;
@@ -114,8 +114,8 @@ impl Host {
     }
 }
 
-/// The start of requests of an administrator.
-pub(super) fn base() -> RequestBase {
+/// The headers of requests to placement and to the scheduler. They identify an administrator.
+pub(super) fn request_base() -> RequestBase {
     RequestBase {
         prefix: String::new(),
         headers: "Host: 127.0.0.1\r\nAccept: application/json\r\n\
@@ -126,7 +126,7 @@ pub(super) fn base() -> RequestBase {
 
 /// Requests that create a host: its provider, inventories and traits.
 fn host_requests() -> Box<WriteHost> {
-    let base = base();
+    let base = request_base();
     Box::new(move |host, step, output, body| {
         let Host {
             number, uuid, cpus, ..
@@ -161,7 +161,7 @@ fn host_requests() -> Box<WriteHost> {
 
 /// Requests that report the soft state of hosts.
 fn state_requests() -> Box<WriteHost> {
-    let base = base();
+    let base = request_base();
     Box::new(move |host, _, output, body| {
         let number = host.number;
         let cell = RandomNumbers::new(CELL_SEED, number % CELLS).uuid();
@@ -181,7 +181,7 @@ fn state_requests() -> Box<WriteHost> {
 
 /// Requests that claim the initial share of each host for one consumer.
 fn claim_requests() -> Box<WriteHost> {
-    let base = base();
+    let base = request_base();
     Box::new(move |host, _, output, body| {
         let _ = write!(
             body,

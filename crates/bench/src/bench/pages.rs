@@ -1,5 +1,5 @@
-//! `placewright bench pages`: what the streams of the page cost. The server has hosts that are two thirds full. Pages
-//! have the fleet open, as browsers do, while claims are made; in turn with that, claims are made without pages.
+//! `placewright bench pages`: what the streams to open web pages (`/ui/`) cost the server. Its hosts are two thirds
+//! full. Claims are measured in turn without pages, and while pages show the fleet as in browsers.
 
 mod changes;
 mod open_pages;
@@ -38,7 +38,7 @@ pub(crate) struct PagesBench {
     #[arg(long, default_value_t = 64)]
     connections: usize,
 
-    /// Time of the claims with pages, and of those without, in seconds
+    /// Seconds in which claims are made with pages, over all rounds; the claims without pages take as long again
     #[arg(long, default_value_t = 48.0, value_parser = positive)]
     seconds: f64,
 
@@ -55,7 +55,7 @@ pub(crate) struct PagesBench {
     json: bool,
 }
 
-/// Target: claims beside pages, in percent of those without.
+/// Target: the lowest rate of claims while pages are open, in percent of the rate without pages.
 const CLAIMS_PERCENT_MIN: f64 = 95.0;
 /// Target: by how many megabytes the server's memory may grow when pages are opened.
 const MEMORY_MB_MAX: f64 = 64.0;
@@ -64,11 +64,12 @@ const MEMORY_MB_MAX: f64 = 64.0;
 const ROUNDS: u32 = 12;
 /// How long hosts change before the memory is read, in seconds.
 const SETTLING_S: f64 = 4.0;
-/// How long pages take nothing from their connections, in seconds: the time in which the buffers of the system fill,
-/// and the 10 s after which the service drops them (docs/ui.md).
+/// For how many seconds the pages read nothing from their connections. In this time the system's buffers fill, and then
+/// the 10 s pass after which the service drops a page that reads nothing (docs/ui.md).
 const STALLED_S: f64 = 30.0;
-/// The distance between the numbers of the first instances of two measurements: more than any measurement claims.
-const INSTANCES_OF_ROUND: u64 = 1 << 32;
+/// Each measurement numbers its instances from a multiple of this number. No measurement claims as many, so no two
+/// measurements use the same number.
+const MEASUREMENT_STRIDE: u64 = 1 << 32;
 /// The scheduler's rules: hosts are reported once here, and have to be up until the end.
 const RULES: &str = "[filter_scheduler]\nservice_down_time_s = 1000000\n";
 /// The alternates of each claim, as in `bench destinations`.
@@ -225,7 +226,7 @@ impl PagesBench {
         for round in 0..ROUNDS {
             let are_pages_first = round % 2 == 1;
             for has_pages in [are_pages_first, !are_pages_first] {
-                let first = INSTANCES_OF_ROUND * u64::from(2 * round + u32::from(has_pages));
+                let first = MEASUREMENT_STRIDE * u64::from(2 * round + u32::from(has_pages));
                 let seconds = self.seconds / f64::from(ROUNDS);
                 let phase = destinations_phase(first, ALTERNATES, FLAVORS, seconds);
                 let pages = match has_pages {

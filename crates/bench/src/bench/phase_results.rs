@@ -45,6 +45,7 @@ pub(crate) struct PhaseResults {
     pub(crate) max_ms: f64,
     /// The number of responses by status; 0 stands for a broken connection.
     pub(crate) by_status: BTreeMap<u16, u64>,
+    /// See [`Measurements::first_error`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) first_error: Option<String>,
 }
@@ -63,13 +64,13 @@ impl PhaseResults {
         let by_status = measurements.by_status.iter();
         let successes = by_status.filter(|(status, _)| is_success(status));
         let succeeded: u64 = successes.map(|(_, count)| count).sum();
-        let responses: u64 = measurements.by_status.values().sum();
+        let requests: u64 = measurements.by_status.values().sum();
         Self {
             phase: phase.to_owned(),
             connections,
             seconds: time.as_secs_f64(),
             succeeded,
-            failed: responses - succeeded,
+            failed: requests - succeeded,
             #[allow(clippy::cast_precision_loss, reason = "counts are below 2^53")]
             requests_per_second: succeeded as f64 / time.as_secs_f64(),
             p50_ms: percentile_ms(0.5),

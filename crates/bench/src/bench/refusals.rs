@@ -98,6 +98,7 @@ struct Kind {
     name: &'static str,
     p50_ms: f64,
     p99_ms: f64,
+    /// The time of the first refusal, which the percentiles do not include.
     first_ms: f64,
     bytes: usize,
 }

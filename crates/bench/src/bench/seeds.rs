@@ -1,6 +1,7 @@
-//! `placewright bench seeds`: repeats published experiments about earlier schedulers, from which this one grew (its
-//! seeds), with this product and with those schedulers, whose ways of working the page calls the old ways, on the same
-//! hosts, requests and machine. It writes `docs/experiments.md` with its plots.
+//! `placewright bench seeds`: repeats published experiments about earlier schedulers, which are the seeds from which
+//! this one grew. Each experiment measures this product and the earlier schedulers on the same hosts, requests and
+//! machine. The results are written to `docs/experiments.md`, with plots; that page calls the ways in which the earlier
+//! schedulers worked the old ways.
 //!
 //! The schedulers are the product's: its placer, its engine and its journals in this process, with parts of the roles
 //! that make replicas of them. Only the earlier schedulers ([`earlier_schedulers`]) have code of their own.

@@ -203,8 +203,8 @@ impl Drop for ServerProcess {
     }
 }
 
-/// The path of the program `placewright`: the one in the variable [`PROGRAM_VARIABLE`], otherwise the folder of this
-/// program.
+/// The path of the program `placewright`: the one in the variable [`PROGRAM_VARIABLE`], otherwise that of `placewright`
+/// in the folder of this program.
 ///
 /// # Errors
 ///

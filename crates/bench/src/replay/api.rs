@@ -73,7 +73,9 @@ pub(crate) enum Service {
 #[derive(Debug)]
 pub(crate) struct Api {
     http: reqwest::Client,
+    /// The base URL of the compute API, which ends in `/v2.1`.
     compute: String,
+    /// The base URL of the placement API.
     placement: String,
 }
 

@@ -93,9 +93,11 @@ enum State {
 struct View<'a> {
     state: State,
     trace: &'a Trace,
+    /// `None` before the first sample.
     progress: Option<Progress>,
     classes: Vec<Class<'a>>,
     samples: Vec<Row>,
+    /// `None` until the run has ended.
     result: Option<RunResult<'a>>,
 }
 
@@ -145,6 +147,7 @@ struct RunResult<'a> {
     allocated: &'a [Allocated],
     /// The most frequent reasons, each with the number of tasks.
     reasons: Vec<(String, u64)>,
+    /// The number of tasks that were refused for other reasons.
     other_reasons: u64,
 }
 

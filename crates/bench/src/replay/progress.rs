@@ -13,8 +13,11 @@ const LINE_INTERVAL: Duration = Duration::from_secs(5);
 /// The display; it writes to standard error.
 #[derive(Debug)]
 pub(crate) struct ProgressDisplay {
+    /// `None` if standard error is not a terminal.
     bar: Option<ProgressBar>,
+    /// The number of tasks of the run.
     tasks: usize,
+    /// When the last line was written, without a terminal.
     last_line: Instant,
 }
 

@@ -40,8 +40,8 @@ const LISTING_INTERVAL: Duration = Duration::from_millis(100);
 /// The pause after a listing while servers are still being requested, in multiples of the listing's duration, so that
 /// listings are a small part of the installation's load.
 const PAUSE_FACTOR: u32 = 4;
-/// The same once all servers were requested. A server's build counts as ended when a listing has the server, so a long
-/// pause would make the last ones seem to take longer than they do.
+/// The pause after a listing once all servers were requested, in multiples of the listing's duration. A build counts as
+/// ended when a listing has its server, so a long pause would make the last builds seem to take longer than they do.
 const LAST_PAUSE_FACTOR: u32 = 1;
 /// The time by which a listing overlaps the one before, because the clocks of cells differ and the API's
 /// times are in seconds.
@@ -167,8 +167,8 @@ impl ReplayRun {
         }
     }
 
-    /// Records the servers whose builds have ended since a time. Returns the time of the listing by the API
-    /// server's clock, if there was one.
+    /// Records the servers whose builds have ended since a time. Returns the time of the listing by the API server's
+    /// clock; `None` if no server is being built, so that nothing was listed, or if the response has no date.
     async fn list_ended_servers(
         &self,
         since: Option<Timestamp>,

@@ -42,8 +42,10 @@ impl Counts {
 pub(crate) struct TaskState {
     /// The UUID of the task's server, once the request was accepted.
     pub(crate) server: Option<Uuid>,
+    /// `None` if the task has not ended, or its server was never requested.
     pub(crate) end: Option<TaskEnd>,
-    /// The time from the request until the server was seen active or refused.
+    /// The time from the request until the build of the server was seen to have ended or was given up; zero if the
+    /// request was not accepted.
     pub(crate) latency: Duration,
     /// Whether the request to delete the server was accepted.
     pub(crate) is_deleted: bool,
@@ -69,6 +71,7 @@ struct ProgressState {
     /// Servers whose builds ended in a listing before the response to their request was received, and servers
     /// of other users.
     seen_early: HashMap<Uuid, (TaskEnd, Instant)>,
+    /// See [`TaskProgress::last_end`].
     last_end: Option<Instant>,
 }
 

@@ -62,8 +62,8 @@ impl Accounts {
         self.shared.control.submit(Command::Accounts(command))
     }
 
-    /// Checks a token against the present state. The state may have changes that are not durable yet. Such a change is
-    /// undone if it cannot be made durable, and only until then it may have led to a wrong answer. With
+    /// Checks a token against the present state, which may have changes that are not durable yet. If such a change
+    /// cannot be made durable, it is undone, and the answers that were based on it may have been wrong. With
     /// `allow_expired`, a token is accepted for two more days after its expiry.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Accounts {
         later(now, self.shared.token_lifetime)
     }
 
-    /// The newest key that can be opened. If there is none, or if that key is old, a new key is made.
+    /// The newest key. If there is none, or if it cannot be opened or is old, a new key is made first.
     async fn signing_key(&self) -> Result<(u32, hmac::Key), String> {
         let mut failure = String::new();
         for _ in 0..TRIES_MAX {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// The version of the bytes. A later version may have more content.
 const VERSION: u8 = 1;
-/// Version and number of the key.
+/// The length in bytes of the version and the number of the key, with which a token begins.
 const HEAD_BYTES: usize = 5;
 /// The length of a signature in bytes.
 const SIGNATURE_BYTES: usize = 32;

@@ -8,9 +8,9 @@ use super::selected::SelectedHost;
 use super::shared::Shared;
 use crate::placer::{FeasibleHost, TimeSlice};
 
-/// Alternates for each instance that has a host, all in the cell of that host. Hosts that are
-/// selected or are alternates of other instances are used only if there are not enough others. Other tasks run in between,
-/// because there may be a search for each of a thousand instances.
+/// Alternates for each instance that has a host, all in the cell of that host. Hosts that are selected for other
+/// instances, or are alternates of these, are used only if there are not enough other hosts. Other tasks run in
+/// between, because there may be a search for each of a thousand instances.
 pub(super) async fn alternates(
     shared: &Shared,
     request: &DestinationsRequest,

@@ -42,7 +42,7 @@ pub enum DestinationsError {
         /// Why there is no answer.
         why: String,
     },
-    /// A candidate does not fit any more, for this reason.
+    /// A candidate does not fit any more; with the reason, if placement gives one.
     #[error("the candidate does not fit any more")]
     NothingFits(#[source] Option<Box<Refusal>>),
     /// Placement refuses the server group of the request.

@@ -126,8 +126,9 @@ pub(super) struct CandidateStore {
     options: KeepOptions,
     /// The first bits of all UUIDs, if this process is one of several replicas. Otherwise they are random, too.
     replica_bits: Option<u128>,
-    /// The candidates. A block has those whose numbers divided by [`BLOCK`] give the same quotient, but for the dropped
-    /// ones in the first block, and those to come in the last one.
+    /// The candidates. Those whose numbers divided by [`BLOCK`] give the same quotient are in one block. The first
+    /// block no longer has those that were dropped, and the last block does not have those that are still to be
+    /// offered.
     blocks: VecDeque<VecDeque<StoredCandidate>>,
     /// The number of the oldest candidate; `next_number` if there is none.
     first_number: u64,
@@ -208,8 +209,8 @@ impl CandidateStore {
     /// A candidate, if it has not expired.
     pub(super) fn get(&mut self, now: Instant, uuid: Uuid) -> Option<&OfferedCandidate> {
         self.expire(now);
-        let number = uuid.as_u128() & NUMBER_BITS;
-        let position = number.wrapping_sub(u128::from(self.first_number)) & NUMBER_BITS;
+        let low_bits = uuid.as_u128() & NUMBER_BITS;
+        let position = low_bits.wrapping_sub(u128::from(self.first_number)) & NUMBER_BITS;
         let number = self.first_number + u64::try_from(position).ok()?;
         let block = usize::try_from(number / BLOCK - self.first_number / BLOCK).ok()?;
         let first_in_block = (number / BLOCK * BLOCK).max(self.first_number);
@@ -219,11 +220,11 @@ impl CandidateStore {
     }
 
     fn expire(&mut self, now: Instant) {
-        let oldest = |blocks: &VecDeque<VecDeque<StoredCandidate>>| {
+        let first_expiry = |blocks: &VecDeque<VecDeque<StoredCandidate>>| {
             let oldest = blocks.front()?.front()?;
             Some(oldest.expires_at)
         };
-        while oldest(&self.blocks).is_some_and(|expires_at| expires_at <= now) {
+        while first_expiry(&self.blocks).is_some_and(|expires_at| expires_at <= now) {
             self.drop_oldest();
         }
     }

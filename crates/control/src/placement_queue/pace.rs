@@ -42,18 +42,18 @@ impl Pace {
             .is_some_and(|limit| (limit.has_several_projects)())
     }
 
-    /// The time from which the next placements may be submitted, if `placements` are submitted now. `allowed_from` is
-    /// the time from which the present ones were allowed.
-    pub(super) fn next_placement(
+    /// The time from which the next placements may be submitted, if this number of placements is submitted now.
+    /// `allowed_from` is the time from which the present ones were allowed.
+    pub(super) fn next_placement_at(
         &self,
-        placements: usize,
+        placement_count: usize,
         allowed_from: Instant,
         now: Instant,
     ) -> Instant {
         let instance_time = self.limit.get().map(|limit| limit.instance_time);
-        let placements =
-            u32::try_from(placements).map_or(INSTANCES_MAX, |number| number.min(INSTANCES_MAX));
-        allowed_from.max(now) + instance_time.unwrap_or_default().saturating_mul(placements)
+        let counted =
+            u32::try_from(placement_count).map_or(INSTANCES_MAX, |count| count.min(INSTANCES_MAX));
+        allowed_from.max(now) + instance_time.unwrap_or_default().saturating_mul(counted)
     }
 }
 
@@ -68,11 +68,11 @@ mod tests {
         pace.set(Duration::from_millis(2), || true);
         assert!(pace.is_limited());
         let now = Instant::now();
-        let first = pace.next_placement(64, now, now);
+        let first = pace.next_placement_at(64, now, now);
         assert_eq!(first - now, Duration::from_millis(128));
-        let second = pace.next_placement(1, first, now);
+        let second = pace.next_placement_at(1, first, now);
         assert_eq!(second - first, Duration::from_millis(2));
-        let undivided = pace.next_placement(1000, now, now);
+        let undivided = pace.next_placement_at(1000, now, now);
         assert_eq!(undivided - now, Duration::from_millis(512));
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct Submitted {
     pub(super) answer: Pin<Box<dyn Future<Output = CommandAnswer> + Send>>,
     pub(super) handler: AnswerHandler,
     /// The number of claims in the command; a command that claims nothing counts as one.
-    pub(super) claims: usize,
+    pub(super) claim_count: usize,
 }
 
 /// How the answer to a command is handled.
@@ -37,7 +37,7 @@ impl Shared {
         plan: PlacementPlan,
         planned_at: ExplanationTime,
     ) -> Option<Submitted> {
-        let claims = plan.claim_count();
+        let claim_count = plan.claim_count();
         match plan {
             PlacementPlan::Nothing { ids } => {
                 self.mark_not_busy(&ids);
@@ -52,7 +52,7 @@ impl Shared {
                         ongoing.placing.place_builds(may_reschedule)
                     }
                 };
-                Some(self.submit_command(command, AnswerHandler::Claim(ongoing), claims))
+                Some(self.submit_command(command, AnswerHandler::Claim(ongoing), claim_count))
             }
             PlacementPlan::Bury { instances, fault } => {
                 self.metrics().count_without_host(instances.len());
@@ -78,11 +78,16 @@ impl Shared {
         self.submit_command(Command::Bury { instances, fault }, handler, 1)
     }
 
-    fn submit_command(&self, command: Command, handler: AnswerHandler, claims: usize) -> Submitted {
+    fn submit_command(
+        &self,
+        command: Command,
+        handler: AnswerHandler,
+        claim_count: usize,
+    ) -> Submitted {
         Submitted {
             answer: Box::pin(self.control.submit(command)),
             handler,
-            claims,
+            claim_count,
         }
     }
 
@@ -109,7 +114,7 @@ impl Shared {
         let placing = &mut ongoing.placing;
         let claimed_before = placing.claimed().count();
         let fallen_before = placing.fallen_slots().len();
-        let claiming = placing.claiming().count();
+        let claiming_count = placing.claiming().count();
         let corrections = match answer {
             Ok(Ok(Outcome::Placed(chosen))) => self
                 .scheduler
@@ -140,7 +145,7 @@ impl Shared {
             .fallen_slots()
             .len()
             .saturating_sub(fallen_before);
-        let lost = claiming.saturating_sub(newly_claimed);
+        let lost = claiming_count.saturating_sub(newly_claimed);
         self.metrics().count_claim(newly_claimed, fallen, lost);
         if !claimed.is_empty() {
             self.mark_not_busy(&ongoing.ids_of(claimed));

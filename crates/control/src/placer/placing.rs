@@ -295,7 +295,7 @@ impl Placing {
             .count()
     }
 
-    /// How many more instances need a claimed host, so that the request has the least number of them.
+    /// How many more instances must get a claimed host, so that the request has as many as [`Demand::least`] says.
     fn needed_count(&self) -> usize {
         let gone_count = self.count(|stage| matches!(stage, Stage::Gone));
         let instance_count = self.instances.len() - gone_count;
@@ -420,14 +420,14 @@ impl Placing {
         contention: &mut Contention,
     ) -> Vec<Correction> {
         self.last_refusal = refusal;
-        // If a single instance is refused, its hosts have no room. Of several instances, some may only
-        // have taken the hosts from the others, so these hosts stay eligible.
         for index in &self.claiming {
             let progress = &mut self.instances[*index];
             if let Stage::Found(selected) = &progress.stage {
                 add_lost(&mut progress.lost_hosts, selected);
             }
         }
+        // If a single instance is refused, its hosts have no room. Of several instances, some may only have taken the
+        // hosts from the others, so these hosts stay eligible.
         if let [index] = self.claiming[..]
             && let Stage::Found(selected) = &self.instances[index].stage
         {

@@ -222,7 +222,7 @@ impl Search<'_> {
         let mut named = named.map(|named| named.into_iter().peekable());
         let mut hosts: Vec<FeasibleHost> =
             Vec::with_capacity((self.host_count + self.alternate_count).min(ranked.len()));
-        let (mut found_count, mut is_cut) = (0, false);
+        let (mut alternates_found, mut is_cut) = (0, false);
         for ranked_host in ranked {
             let is_named = match &mut named {
                 Some(named) => named
@@ -234,7 +234,7 @@ impl Search<'_> {
             let host = scheduler.hosts().get(ranked_host.slot);
             let is_in_first_cell = host.map(|host| host.names.cell) == first_cell;
             if !is_named {
-                if found_count >= self.alternate_count {
+                if alternates_found >= self.alternate_count {
                     is_cut = true;
                     if named.is_none() {
                         break;
@@ -246,14 +246,14 @@ impl Search<'_> {
                 }
             }
             let feasible = self.feasible_host(scheduler, state, *ranked_host)?;
-            found_count += usize::from(is_in_first_cell && feasible.is_some());
+            alternates_found += usize::from(is_in_first_cell && feasible.is_some());
             hosts.extend(feasible);
         }
         Ok((hosts, is_cut))
     }
 
-    /// Ranks further hosts of the first host's cell if there are too few alternates in it. Returns
-    /// whether that cell has no further hosts.
+    /// Ranks further hosts of the first host's cell if there are too few alternates in it. Returns true if that cell is
+    /// known to have no further feasible hosts.
     fn add_alternates(
         &self,
         scheduler: &mut Scheduler,

@@ -39,8 +39,9 @@ impl TimeSlice {
         }
     }
 
-    /// A slice of the same length that begins now. What has to be done again in each slice must not take the time of
-    /// what the slice is for: otherwise a request for a thousand instances would get on by one instance in each slice.
+    /// A slice of the same length that begins now. For callers that have to repeat some work at the beginning of each
+    /// slice. If that work counted, it could use up each slice, and a request for a thousand instances would get on by
+    /// one instance in each.
     #[must_use]
     pub fn restarted(&self) -> Self {
         Self {

@@ -49,8 +49,8 @@ impl PlanFault {
         })
     }
 
-    /// Makes the fault, with an explanation as of `planned_at`, when the plan was made. This locks
-    /// the scheduler, so the caller must not hold its lock.
+    /// Makes the fault, with an explanation of the present state, or one that was computed after `planned_at`, when the
+    /// plan was made. This locks the scheduler, so the caller must not hold its lock.
     pub(crate) fn explained(
         self,
         scheduler: &SchedulerHandle,

@@ -210,8 +210,8 @@ impl PostgresqlJournal {
             outcome => return Ok(outcome),
         }
         let doing = "find out the outcome of an append";
-        let is_made = self.send_once(pending);
-        if is_made.map_err(|failure| self.store.error(doing, failure))? {
+        let sent = self.send_once(pending);
+        if sent.map_err(|failure| self.store.error(doing, failure))? {
             self.keep(pending);
             return Ok(AppendOutcome::Kept);
         }

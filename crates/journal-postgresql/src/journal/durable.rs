@@ -16,8 +16,9 @@ use crate::failure::Failure;
 use crate::rows::{StoreState, int};
 use crate::schema::{ACKNOWLEDGE, READ_HEAD, READ_LAST};
 
-/// The pauses between two queries for new entries: at first, and at most. They double.
+/// The first pause between two queries for new entries. Each further pause is twice as long as the one before it.
 const POLL_MIN: Duration = Duration::from_millis(1);
+/// The longest pause between two queries for new entries.
 const POLL_MAX: Duration = Duration::from_millis(16);
 
 impl PostgresqlJournal {

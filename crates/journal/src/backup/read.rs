@@ -148,7 +148,8 @@ pub struct BackupContents {
     pub made_at: i64,
     /// The first entry after which the state can be restored: that of the snapshot, or 0.
     pub first: u64,
-    /// When the entry `first` was appended, in microseconds since 1970, if that is known.
+    /// When the last batch that does not reach beyond the entry `first` was appended, in microseconds since 1970;
+    /// `None` if that is not known.
     pub first_at: Option<i64>,
     /// The last entry of the backup, inclusive.
     pub end: u64,

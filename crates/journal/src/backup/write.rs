@@ -166,8 +166,8 @@ fn try_write(
     })
 }
 
-/// The oldest snapshot after which all entries are held, without those in `skipped`; 0 while the store holds
-/// its first entry.
+/// The oldest snapshot after which all entries are held, without those in `skipped`; 0 if the store still holds its
+/// first entry, so that the backup needs no snapshot.
 fn oldest_snapshot(
     store: &mut SqliteJournal,
     end: u64,

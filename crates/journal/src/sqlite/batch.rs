@@ -1,4 +1,4 @@
-//! One row of the `batch` table: a batch, which has the records of one append, or a part of them if the append is large.
+//! One row of the `batch` table: a batch, which has the records of one append, or a part of them if it is a large one.
 //!
 //! `records` contains, for each record, its length as four little-endian bytes, then its bytes.
 //! `checksum` covers `previous` (the checksum of the preceding batch), the sequences and
@@ -12,13 +12,13 @@ use std::path::Path;
 use super::{LogEnd, int, uint};
 use crate::JournalError;
 
-/// The maximum size of an encoded batch, and of all batches of an append. SQLite limits a row to 10^9 bytes; a million of
-/// them are left for the other columns, which need far less.
+/// The maximum size in bytes of an encoded batch, and of all batches of an append together. SQLite limits a row to 10^9
+/// bytes; a million of them are left for the other columns, which need far less.
 const BYTES_MAX: u64 = 999_000_000;
 
-/// The size from which on an append has several batches; a batch is larger only if its one record is. SQLite copies a
-/// row twice before it writes the row into pages. For copies of more than 128 KiB the system's allocator maps new memory
-/// each time, and the first use of that memory takes longer than the copy.
+/// The size in bytes from which on an append has several batches; a batch is larger only if its one record is. SQLite
+/// copies a row twice before it writes the row into pages. For copies of more than 128 KiB the system's allocator maps
+/// new memory each time, and the first use of that memory takes longer than the copy.
 const BATCH_BYTES: usize = 64 << 10;
 
 /// The size of encoded records.

@@ -13,8 +13,9 @@
 //! All numbers are little-endian. Each write has a number, and the valid slot with the highest one
 //! counts.
 //!
-//! **When it is written.** The first slot is written after append N is on stable storage and before it is acknowledged. So the mark never names an entry that was not kept: a process that is killed after the append and
-//! before the write of the mark leaves a mark one append behind, which is not an error. The write reaches the page
+//! **When it is written.** The first slot is written after append N is on stable storage and before the append is
+//! acknowledged. So the mark never names an entry that was not kept. A process that is killed between the append and
+//! the write of the mark leaves a mark that is one append behind, which is not an error. The write reaches the page
 //! cache, which survives the process: after a kill the mark covers each acknowledged entry.
 //!
 //! **When it is durable.** An fsync of the mark before each acknowledgement would double the time
@@ -26,8 +27,8 @@
 //! after a power failure the mark is at most one append behind, and only the loss of the very last append, by a
 //! disk that drops acknowledged data, could go unnoticed.
 //!
-//! If the mark of an append cannot be written, that append succeeds, because its entries are kept, and the
-//! next append fails.
+//! If the mark of an append cannot be written, that append succeeds, because its entries are kept. The next append
+//! first writes the mark again, and fails if that is not possible.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};

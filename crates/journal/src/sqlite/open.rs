@@ -154,12 +154,12 @@ pub(super) fn lock_store(
 }
 
 /// Extends a write-ahead log with zeros, unless it has this length already. If there is no space, the log stays as it
-/// was.
+/// was, and the error is returned.
 ///
-/// SQLite ignores a log whose header is not valid, and reads any other up to the first frame that is not valid; zeros
-/// are neither ([File format](https://www.sqlite.org/fileformat2.html#walformat)). It may have the log open meanwhile:
-/// it locks the database and the shared memory only. For the database this would be wrong, because closing a file
-/// releases all locks that the process holds on it.
+/// SQLite ignores a log whose header is not valid, and reads any other log up to the first frame that is not valid;
+/// zeros are neither a valid header nor a valid frame ([format](https://www.sqlite.org/fileformat2.html#walformat)).
+/// SQLite may have the log open meanwhile, because it locks the database and the shared memory only. To open and close
+/// the database in this way would be wrong: closing a file releases all locks that the process holds on it.
 fn extend_with_zeros(log: &Path, bytes: u64) -> io::Result<()> {
     static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
     let mut file = match fs::OpenOptions::new().append(true).open(log) {

@@ -20,7 +20,7 @@ use crate::hosts::table::HostTable;
 use crate::image::ImageProperties;
 use crate::request::RequestSpec;
 
-/// The assumed maximum length of a text of a host or a request, in characters.
+/// The assumed maximum length of a text of a host or a request, or of all texts of a list together, in characters.
 pub(super) const TEXT_LENGTH_MAX: u64 = 1024;
 /// The maximum length of a list of a request; to expressions, longer lists are absent.
 pub(super) const LIST_LENGTH_MAX: u64 = 64;

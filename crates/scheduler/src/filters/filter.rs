@@ -10,8 +10,8 @@ pub struct Filter {
     /// The name by which `enabled_filters` refers to the filter.
     pub name: &'static str,
     /// Whether the filter's verdict is the same for all instances of a request (Nova: `run_filter_once_per_request`).
-    /// The verdict is then cached by request class, unless it is [`Verdict::EachByAmounts`]. A filter that reads free
-    /// amounts, counts of instances or the load has to return that variant. A cached verdict may depend only on the
+    /// If so, the verdict is cached by request class, unless it is [`Verdict::EachByAmounts`], which such a filter has
+    /// to return if it reads free amounts, counts of instances or the load. A cached verdict may depend only on the
     /// request, the facts of hosts, whether they are up or disabled, and the metadata of aggregates.
     pub is_once_per_request: bool,
     /// Whether the filter applies to a rebuild in place; filters that do not apply let every host pass.

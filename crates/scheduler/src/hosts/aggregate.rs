@@ -29,19 +29,19 @@ pub struct Aggregate {
     pub metadata: BTreeMap<String, String>,
 }
 
-/// The number of a combination: its index in [`Aggregates`]. Number 0 is the combination without
-/// aggregates.
+/// The number of a combination: its index in [`Aggregates`]. Number 0 is the combination of no aggregates, for hosts
+/// whose aggregates all lack metadata, too.
 pub type CombinationId = u32;
 
 /// Combinations without hosts are dropped when they outnumber those with hosts by more than this.
 const UNUSED_COMBINATIONS_MAX: usize = 64;
 
-/// A set of aggregates that some hosts have in common, with its merged metadata.
+/// A set of aggregates with metadata that some hosts have in common, with the merged metadata.
 #[derive(Clone, Debug, Default)]
 pub struct Combination {
     /// The aggregates, in rising order.
     pub aggregates: Vec<Uuid>,
-    /// The slots of the hosts that are in exactly these aggregates.
+    /// The slots of the hosts that are in exactly these aggregates with metadata, and perhaps in others without.
     pub hosts: SlotSet,
     /// By metadata key: the distinct values, as written, in the order of the aggregates.
     values: BTreeMap<String, Vec<String>>,
@@ -78,7 +78,7 @@ pub struct Aggregates {
     /// All metadata keys of aggregates. After an aggregate without hosts was replaced, also the keys that it had
     /// before.
     keys: BTreeSet<String>,
-    /// By option and combination: the number that overrides the option.
+    /// By option and combination: the number that overrides the option; `None` where the option itself applies.
     overrides: BTreeMap<String, Vec<Option<f64>>>,
     version: u64,
 }
@@ -134,7 +134,9 @@ fn override_kind(key: &str) -> Option<NumberKind> {
 }
 
 impl Aggregates {
-    /// A number that grows with every change. Data that was derived from an older version may be out of date.
+    /// A number that grows whenever an aggregate changes, and whenever a combination is added. It may stay the same
+    /// when a host joins or leaves aggregates:
+    /// [`HostTable::drain_changes`](crate::hosts::table::HostTable::drain_changes) reports such a host.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version

@@ -1,8 +1,8 @@
 //! The total and free amounts of a host, read from placement's inventories.
 //!
-//! Whether a request fits is decided by placement. These amounts only rank feasible hosts, so the amounts
-//! are defined as Nova's weighers need them: free memory is counted without the allocation ratio,
-//! free CPUs with the ratio.
+//! Whether a request fits is decided by placement. These amounts are for weighers, and for the filters and expressions
+//! that read them, so they are defined as in Nova: free memory is counted without the allocation ratio, free CPUs with
+//! the ratio.
 
 use placewright_placement::{ClassId, Provider, ProviderId, State};
 

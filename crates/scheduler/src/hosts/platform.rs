@@ -53,7 +53,7 @@ pub struct Platforms {
 const NO_PLATFORM: u32 = u32::MAX;
 
 impl Platforms {
-    /// All platforms; some may have no hosts.
+    /// All platforms. An entry without hosts is unused, and its platform is the default one.
     #[must_use]
     pub fn groups(&self) -> &[PlatformGroup] {
         &self.groups

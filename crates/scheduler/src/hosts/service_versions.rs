@@ -1,8 +1,7 @@
 //! The versions of the hosts' compute services, by cell.
 //!
-//! Some versions bring a feature ([`SERVICE_VERSIONS`]). A feature is used in a cell as soon as no host of the cell has
-//! an earlier version, and not before. Hosts that an operator, their cell or their agent declared down do not count, as
-//! in Nova.
+//! Some versions bring a feature ([`SERVICE_VERSIONS`]). A feature is used in a cell only while no host of the cell has
+//! an earlier version. Hosts that an operator, their cell or their agent declared down do not count, as in Nova.
 //!
 //! The class cache is emptied whenever a cell begins or ceases to use a feature, and a single agent can cause that. So
 //! a new minimum that neither adds nor removes a feature does not count as a change. A lower minimum is used at once,
@@ -16,9 +15,9 @@ use placewright_placement::Timestamp;
 use placewright_types::host_state::SERVICE_VERSIONS;
 use uuid::Uuid;
 
-/// How often the minimum of a cell rises within [`HOLD_SECONDS`].
+/// How often the minimum of a cell may rise within [`HOLD_SECONDS`].
 const RISES_MAX: u32 = 8;
-/// The time, in seconds, in which the minimum of a cell rises [`RISES_MAX`] times at most.
+/// The time, in seconds, in which the minimum of a cell may rise [`RISES_MAX`] times.
 const HOLD_SECONDS: i64 = 60;
 
 /// The versions of the hosts' compute services, by cell.
@@ -49,7 +48,7 @@ struct UsedMinimum {
 }
 
 impl ServiceVersions {
-    /// The lowest version among the hosts of all cells; 0 if there are none.
+    /// The lowest of the cells' minima, as they are used; 0 if there are none.
     #[must_use]
     pub fn minimum(&self) -> u32 {
         let minima = self.minima().map(|(_, minimum)| minimum);
@@ -64,7 +63,7 @@ impl ServiceVersions {
         minima.max().unwrap_or(0)
     }
 
-    /// The minimum of a cell, as it is used; `None` if there are no hosts.
+    /// The minimum of a cell, as it is used; `None` if no host of the cell counts.
     #[must_use]
     pub fn lowest_of(&self, cell: Uuid) -> Option<u32> {
         self.used.get(&cell)?.version
@@ -117,7 +116,7 @@ impl ServiceVersions {
         self.revision
     }
 
-    /// Counts a host with its cell and version, or no longer (`None`).
+    /// Counts a host with this cell and version from now on; with `None` the host does not count any more.
     pub(super) fn set(&mut self, slot: u32, host: Option<(Uuid, u32)>) {
         let before = self.counted(slot);
         if before == host {
@@ -186,7 +185,7 @@ impl ServiceVersions {
         self.revision += 1;
     }
 
-    /// Takes one host with this version out of the numbers of a cell.
+    /// Counts one host less with this version in a cell.
     fn remove(&mut self, cell: Uuid, version: u32) {
         let Some(versions) = self.by_cell.get_mut(&cell) else {
             return;

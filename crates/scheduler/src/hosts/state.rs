@@ -29,7 +29,8 @@ pub struct HostState {
     pub metrics: Vec<Metric>,
     /// The reason why the host is disabled; `None` if it is enabled.
     pub disabled: Option<String>,
-    /// Whether an operator declared the host down.
+    /// Whether the host counts as down whatever it reports: an operator, its agent, or its cell because the agent is
+    /// silent, declared it down.
     pub is_forced_down: bool,
     /// The time of the last update or heartbeat.
     pub reported_at: Timestamp,
@@ -38,7 +39,7 @@ pub struct HostState {
     /// By UUID: the instances on the host, and the pending ones.
     pub instances: BTreeMap<Uuid, HostInstance>,
     /// How many of `instances` are pending.
-    pub(crate) pending: u32,
+    pub(crate) pending_count: u32,
 }
 
 /// An instance in the state of its host.
@@ -56,7 +57,7 @@ impl HostState {
     /// The number of pending instances.
     #[must_use]
     pub const fn pending_count(&self) -> u32 {
-        self.pending
+        self.pending_count
     }
 
     /// The value of a metric, if the host reports it.

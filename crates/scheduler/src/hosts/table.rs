@@ -75,9 +75,10 @@ pub struct HostTable {
     slot_of: Map<Uuid, u32>,
     /// Hosts whose agents have reported, but which have no provider in placement so far, and therefore no slot.
     unbound: Map<Uuid, Box<HostState>>,
-    /// The hosts that were added to `unbound` since the table last caught up with placement. The provider of such a
-    /// host may be older: then it is not among the changes that the table reads from placement next.
+    /// The hosts in `unbound` that were added or updated since the table last caught up with placement. The provider of
+    /// such a host may be older: then it is not among the changes that the table reads from placement next.
     newly_unbound: Vec<Uuid>,
+    /// By name of a service host, in lower case: its nodes.
     by_service_host: Map<Box<str>, SlotList>,
     by_instance: Map<Uuid, SlotList>,
     by_group: Map<Uuid, BTreeSet<Uuid>>,
@@ -320,7 +321,7 @@ impl HostTable {
     /// Applies an update of a host's soft state. An update of an unknown host is ignored, unless it
     /// is the complete state, which its agent has to send first.
     ///
-    /// Returns whether the update was applied.
+    /// Returns whether the update was applied, which [`HostUpdate::Gone`] always is.
     pub fn apply(&mut self, host: Uuid, at: Timestamp, update: &HostUpdate) -> bool {
         let taken = self.take_state(host);
         if matches!(update, HostUpdate::Gone) {
@@ -340,7 +341,7 @@ impl HostTable {
         true
     }
 
-    /// Applies an update if it is the next one of its agent's stream.
+    /// Applies an update if it is the next one of its agent's stream, or a newer one with the full state.
     pub fn apply_numbered(
         &mut self,
         host: Uuid,
@@ -375,7 +376,7 @@ impl HostTable {
         }
     }
 
-    /// Whether hosts without slots were added since the table last caught up with placement.
+    /// Whether hosts without slots were added or updated since the table last caught up with placement.
     #[must_use]
     pub fn has_newly_unbound(&self) -> bool {
         !self.newly_unbound.is_empty()

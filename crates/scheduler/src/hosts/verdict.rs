@@ -61,8 +61,8 @@ pub struct Partition<'a> {
 }
 
 impl<'a> Partition<'a> {
-    /// The verdict over a partition, from the part of each slot, and for each part its hosts and
-    /// whether they pass. A slot whose part is out of range does not pass.
+    /// The verdict over a partition, from the part of each slot, and for each part its hosts and whether they pass. A
+    /// slot whose part is out of range has no host; what the verdict says of it has no meaning.
     pub fn verdict(
         part_of: &'a [u32],
         parts: impl Iterator<Item = (&'a SlotSet, bool)>,

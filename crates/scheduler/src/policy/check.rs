@@ -6,7 +6,8 @@ use crate::config::{
 };
 use crate::image::known::{Kind, kind};
 
-/// All errors of a configuration, and a warning for each option that was set and has no effect.
+/// All errors of a configuration, and its warnings: options that were set and have no effect, and options that probably
+/// have another effect than intended.
 #[must_use]
 pub fn check(config: &SchedulerConfig) -> (Vec<ConfigError>, Vec<Warning>) {
     let mut checker = Checker {
@@ -287,14 +288,14 @@ impl Checker<'_> {
             let text = format!("{element:?} is ignored: it is not of the form name=number");
             self.add_warning("metrics.weight_setting", text);
         }
-        let is_used = self.has_weigher("MetricsWeigher");
+        let has_metrics_weigher = self.has_weigher("MetricsWeigher");
         if ratios.is_empty() && self.has_filter("MetricsFilter") {
             self.add_warning(
                 "enabled_filters",
                 "MetricsFilter has no effect: metrics.weight_setting names no metric",
             );
         }
-        if !ratios.is_empty() && !is_used && !self.has_filter("MetricsFilter") {
+        if !ratios.is_empty() && !has_metrics_weigher && !self.has_filter("MetricsFilter") {
             self.add_warning(
                 "metrics.weight_setting",
                 "has no effect: neither MetricsWeigher nor MetricsFilter is enabled",

@@ -10,7 +10,7 @@ use crate::weighers::CompiledWeigher;
 /// The weighers of a ranking with the ends of their ranges, and the raw values of its best hosts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Basis {
-    /// How many of the best hosts are wanted in `hosts`.
+    /// The maximum length of `hosts`.
     pub(crate) hosts_max: usize,
     /// Whether the hosts were found with the fallback query, because none was feasible with the first one.
     pub is_from_fallback: bool,
@@ -19,7 +19,7 @@ pub struct Basis {
     /// The number of feasible hosts; `None` if the search ended before it had seen all of them.
     pub feasible: Option<usize>,
     /// The weighers that can tell the feasible hosts apart, or add to their scores, in the order in which shares are
-    /// added. None for a single feasible host, which is not weighed.
+    /// added. Empty for a single feasible host, which is not weighed.
     pub weighers: Vec<BasisWeigher>,
     /// The best hosts, best first.
     pub hosts: Vec<BasisHost>,

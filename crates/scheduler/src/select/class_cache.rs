@@ -25,8 +25,8 @@ use crate::request::RequestSpec;
 use crate::translate::prepare::{PrepareRefusal, Prepared, RequestClass};
 use crate::weighers::Term;
 
-/// The minimum and maximum number of entries. In between, [`CLASSES_BYTES`] limits the memory of
-/// their indexes.
+/// The minimum and maximum number of entries. In between, [`CLASSES_BYTES`] limits the memory of their indexes, counted
+/// as one index for each entry.
 const CLASSES_MIN: usize = 512;
 const CLASSES_MAX: usize = 1_024;
 const CLASSES_BYTES: usize = 64 << 20;

@@ -117,7 +117,7 @@ pub fn check_places(
 }
 
 impl Rules {
-    /// Binds the rules of a request to the present places of the instances other than this one.
+    /// Binds the rules of a request to the present places of the instances other than `instance`.
     ///
     /// # Errors
     ///
@@ -130,8 +130,8 @@ impl Rules {
         Self::bind_with_placed(state, request, instance, &[])
     }
 
-    /// As [`Self::bind`], with other instances of the request that will be claimed together with
-    /// this one, and their hosts.
+    /// As [`Self::bind`]. `placed` are other instances of the request that will be claimed together with `instance`,
+    /// and their hosts.
     ///
     /// # Errors
     ///

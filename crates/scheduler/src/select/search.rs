@@ -65,7 +65,7 @@ pub(super) fn best(
         if let RankingMethod::Indexed(Some(basis)) = method {
             let weighers = &context.compiled.weighers;
             let weighed = weighers.weighers().iter();
-            let weighed = weighed.filter(|weigher| weighers.has_effect(weigher));
+            let weighed = weighed.filter(|weigher| weighers.may_add_to_scores(weigher));
             // Only a search that found fewer hosts than it wanted has seen all feasible ones.
             basis.feasible = (ranked.len() < count).then_some(ranked.len());
             basis.fill(context.hosts, weighed.zip(ranker.index.ends()), &ranked);
@@ -87,7 +87,7 @@ pub(super) fn best(
     if let RankingMethod::Indexed(Some(basis)) = method {
         let weighers = &context.compiled.weighers;
         let weighed = weighers.weighers().iter().zip(ranges.ends);
-        let weighed = weighed.filter(|(weigher, _)| weighers.has_effect(weigher));
+        let weighed = weighed.filter(|(weigher, _)| weighers.may_add_to_scores(weigher));
         basis.feasible = Some(ranges.feasible);
         basis.fill(context.hosts, weighed, &ranked);
     }

@@ -42,7 +42,7 @@ pub enum EmulatorThreadsPolicy {
 const EMULATOR_THREADS_POLICIES: &[&str] = &["share", "isolate"];
 
 impl<'a> GuestRequirements<'a> {
-    /// The CPU policy of the flavor or, if it has none, of the image; `None` if that has none either.
+    /// The CPU policy of the flavor or, if it has none, of the image; `None` if neither has one.
     pub fn cpu_policy(&self) -> Result<Option<CpuPolicy>, BadRequest> {
         let (flavor_value, image_value) = self.checked_keywords("cpu_policy", CPU_POLICIES)?;
         let flavor_value = flavor_value.map(parse_policy);

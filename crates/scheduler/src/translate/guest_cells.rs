@@ -20,9 +20,10 @@ pub(crate) fn suffix(cell: usize) -> String {
 
 /// Moves processors and memory from the unsuffixed group into a group for each cell.
 ///
-/// `explicit_amounts` are the amounts that the flavor sets with `resources:`. They stay in their group, except
-/// PCPU, which are always the guest's processors. If the unsuffixed group has no processors any more, its traits
-/// of hardware and of the compute service are required of the root provider.
+/// `explicit_amounts` are the amounts that the flavor sets with `resources:` or `resourcesN:`. If MEMORY_MB is among
+/// them, memory is not moved; if VCPU is among them, neither VCPU nor PCPU is moved. An explicit PCPU alone does not
+/// prevent the move. If the unsuffixed group has no processors any more, its traits of hardware and of the compute
+/// service are required of the root provider.
 pub(super) fn split(
     guest: &GuestTopology,
     explicit_amounts: &BTreeMap<String, u64>,

@@ -227,12 +227,12 @@ fn thread_policy_of_trait(
 fn check_masks(
     policy: Option<CpuPolicy>,
     has_dedicated_mask: bool,
-    has_realtime_mask: bool,
+    has_realtime_cpus: bool,
 ) -> Result<(), BadRequest> {
     let mask = extra_spec_field("hw:cpu_dedicated_mask");
     let policy_field = extra_spec_field("hw:cpu_policy");
     match policy {
-        Some(CpuPolicy::Shared) | None if has_realtime_mask => Err(BadRequest::conflict(
+        Some(CpuPolicy::Shared) | None if has_realtime_cpus => Err(BadRequest::conflict(
             extra_spec_field("hw:cpu_realtime"),
             policy_field,
             "only dedicated processors can be realtime",
@@ -240,7 +240,7 @@ fn check_masks(
         Some(CpuPolicy::Shared | CpuPolicy::Dedicated) | None if has_dedicated_mask => Err(
             BadRequest::conflict(mask, policy_field, "the mask needs the policy \"mixed\""),
         ),
-        Some(CpuPolicy::Mixed) if has_dedicated_mask == has_realtime_mask => {
+        Some(CpuPolicy::Mixed) if has_dedicated_mask == has_realtime_cpus => {
             Err(BadRequest::invalid(
                 mask,
                 "a mixed guest needs it or a realtime mask, and not both",

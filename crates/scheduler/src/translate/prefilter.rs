@@ -8,9 +8,11 @@
 //!   ignores all other properties too.
 //! - The trait of an IOMMU model is the one that hosts report, `COMPUTE_VIOMMU_MODEL_…`; Nova requires
 //!   `COMPUTE_VIOMMU_…`, which does not exist.
-//! - Nova requires `OWNER_NOVA` of root providers and of the providers of devices. Here it is not required of root
-//!   providers where all hosts are hosts that compute services reported, so that a host whose traits somebody replaced
-//!   can still be chosen. Whether the trait is required of the providers of devices is decided for each cell.
+//! - Nova requires `OWNER_NOVA` of root providers and of the providers of devices. Here the trait is required of root
+//!   providers only if there may be hosts that no compute service reported ([`Environment::has_reported_hosts_only`]).
+//!   The scheduler knows reported hosts only, so a host whose traits somebody replaced can still be chosen. Of the
+//!   providers of devices the trait is required cell by cell, once all compute services of the cell are new enough to
+//!   add it.
 //! - A zone that no aggregate has is refused, unless it is the default one. Nova's API refuses it too,
 //!   but Nova's scheduler would ignore it.
 
@@ -64,7 +66,8 @@ pub struct PrefilterOptions {
     pub virtio_sound_filter: bool,
     /// Only hosts with the requested security mode of TPM secrets.
     pub tpm_secret_security_filter: bool,
-    /// Only providers with the trait `OWNER_NOVA`, in cells in which all compute services are new enough to add it.
+    /// Only providers of PCI devices that have the trait `OWNER_NOVA`, in cells in which all compute services are new
+    /// enough to add it. Root providers need the trait only if some hosts were not reported by a compute service.
     pub owner_nova_filter: bool,
 }
 
@@ -130,8 +133,8 @@ pub trait Environment {
         self.compute_version_min()
     }
 
-    /// Whether all hosts are such that a compute service reported them. Their root providers then belong to compute
-    /// services, whether they have the trait that says so or not.
+    /// Whether every host was reported by a compute service. Then every root provider belongs to a compute service,
+    /// even if it lacks the trait `OWNER_NOVA`.
     fn has_reported_hosts_only(&self) -> bool {
         false
     }
@@ -161,7 +164,7 @@ pub enum PrefilterRefusal {
         /// The network segment without an aggregate.
         segment: Uuid,
     },
-    /// The request contradicts itself.
+    /// The request is contradictory or invalid.
     #[error(transparent)]
     BadRequest(#[from] BadRequest),
 }
@@ -191,8 +194,8 @@ pub struct AddedConstraints {
     pub forbidden_aggregates: BTreeSet<Uuid>,
     /// A trait that every provider of a PCI device must have.
     pub pci_required: Option<&'static str>,
-    /// A trait that every provider of a PCI device must have in the cells in which no compute service has a version
-    /// before this one.
+    /// A version of the compute service, and a trait. In cells in which no compute service has an earlier version,
+    /// every provider of a PCI device must have the trait.
     pub pci_required_since: Option<(u32, &'static str)>,
     /// The pre-filters that were enabled and applied to the request.
     pub applied: Vec<Prefilter>,

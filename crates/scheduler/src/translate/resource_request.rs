@@ -19,7 +19,8 @@ pub struct ResourceRequest {
     pub unsuffixed: Option<RequestGroup>,
     /// The groups with suffixes, each of which one provider serves, in the order of addition.
     pub suffixed: Vec<RequestGroup>,
-    /// Whether several suffixed groups may be served by the same provider.
+    /// Whether several suffixed groups may be served by the same provider; `None` if nobody has chosen yet, or there
+    /// are no two suffixed groups.
     pub group_policy: Option<GroupPolicy>,
     /// Traits that the root provider must have.
     pub root_required: BTreeSet<String>,
@@ -28,7 +29,7 @@ pub struct ResourceRequest {
     /// Sets of suffixes. The providers of each set must be in one subtree, whose root is one of
     /// them.
     pub same_subtree: Vec<BTreeSet<String>>,
-    /// The `limit` of the query string.
+    /// The `limit` of the query string; `None` for a query string without a limit.
     pub limit: Option<u32>,
     /// The acceptable compute nodes if the request names a host; otherwise empty.
     pub nodes: BTreeSet<Uuid>,

@@ -136,5 +136,5 @@ fn is_in_numa_node(state: &State, providers: &[ProviderId]) -> bool {
 /// Whether a provider is a sharing provider.
 fn is_sharing(state: &State, id: ProviderId) -> bool {
     let sharing = state.sharing_trait().zip(state.provider(id));
-    sharing.is_some_and(|(name, provider)| provider.has_trait(name))
+    sharing.is_some_and(|(sharing_trait, provider)| provider.has_trait(sharing_trait))
 }

@@ -1,5 +1,5 @@
-//! The steps of the translation from a request to its groups. Where two steps set the same amount,
-//! their order decides.
+//! The steps of the translation from a request to its groups. Several steps may set the amount of the same class, so
+//! the order of the steps matters.
 
 use placewright_placement::GroupPolicy;
 

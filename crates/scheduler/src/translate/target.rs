@@ -69,8 +69,8 @@ pub fn target(spec: &RequestSpec) -> Option<Target<'_>> {
 /// Restricts a translated request to its target and the aggregates of its destination, and chooses
 /// the group policy if it is missing.
 ///
-/// `find_nodes` returns the compute nodes of a target. If there is one, the query is restricted to its
-/// tree; if there are several, as with bare metal, they are returned in [`ResourceRequest::nodes`].
+/// `find_nodes` returns the compute nodes of a target, which become [`ResourceRequest::nodes`]. If there is only one,
+/// the query is restricted to its tree. A service host of bare metal may have several.
 ///
 /// # Errors
 ///

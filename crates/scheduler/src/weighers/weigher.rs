@@ -268,8 +268,8 @@ impl<'a> CompiledWeighers<'a> {
         Some(terms)
     }
 
-    /// Whether a term adds to any score. If all hosts have the same value, it does only if the value is above a declared
-    /// low end.
+    /// Whether a term adds to any score. If all hosts have the same value, it does only if the value is above a
+    /// declared low end.
     fn adds_to_scores(&self, term: &Term) -> bool {
         match self.hosts.columns()[term.column].uniform() {
             Some(number) => term.low.is_some_and(|low| number > low),
@@ -279,7 +279,7 @@ impl<'a> CompiledWeighers<'a> {
 
     /// Whether a weigher adds to any score, as far as its raw values over all hosts show.
     #[must_use]
-    pub(crate) fn has_effect(&self, weigher: &CompiledWeigher<'_>) -> bool {
+    pub(crate) fn may_add_to_scores(&self, weigher: &CompiledWeigher<'_>) -> bool {
         let term = weigher.term();
         !weigher.has_no_effect() && term.is_none_or(|term| self.adds_to_scores(&term))
     }
@@ -307,6 +307,7 @@ impl<'a> CompiledWeighers<'a> {
 #[derive(Debug)]
 pub struct Scales<'w, 'a> {
     weighers: &'w CompiledWeighers<'a>,
+    /// By weigher; `None` for fewer than two hosts, which are not weighed.
     scales: Option<Vec<Scale>>,
 }
 
@@ -317,7 +318,7 @@ impl Scales<'_, '_> {
         self.shares(slot).fold(0.0, |sum, share| sum + share.share)
     }
 
-    /// For each weigher, the ends of its range; none if the hosts are not weighed.
+    /// For each weigher, the ends of its range; empty if the hosts are not weighed.
     pub fn ends(&self) -> impl Iterator<Item = (f64, f64)> {
         let scales = self.scales.iter().flatten();
         scales.map(|scale| (scale.low, scale.high))

@@ -67,7 +67,7 @@ impl Agent {
     }
 
     /// Carries out an effect. If `fails` is set, every step fails except [`Step::Offload`] and [`Step::Return`], which
-    /// never fail. Returns the event that the agent sends, if it sends one.
+    /// fail only if the guest is missing. Returns the event that the agent sends, if it sends one.
     pub fn carry_out(&mut self, effect: &Effect, fails: bool) -> Option<Event> {
         match effect {
             Effect::RequestStep { session, order, .. } => {

@@ -153,7 +153,8 @@ impl Parser {
         Ok(index + 3)
     }
 
-    /// Reads any other word: a name, the keyword of an item, or the first name of a path.
+    /// Reads any other word: a name, the keyword of an item, or the first name of a path, with the rest of the path.
+    /// Returns the index of the next token.
     fn parse_word(
         &mut self,
         word: &str,
@@ -260,11 +261,11 @@ fn parse_use_tree(
     for tree in tokens.split(|token| is_punct(Some(token), ',')) {
         let mut path = prefix.to_vec();
         let mut name = None;
-        let mut renamed = false;
+        let mut is_renamed = false;
         for token in tree {
             match token {
-                TokenTree::Ident(word) if *word == "as" => renamed = true,
-                TokenTree::Ident(word) if renamed => name = Some(word.to_string()),
+                TokenTree::Ident(word) if *word == "as" => is_renamed = true,
+                TokenTree::Ident(word) if is_renamed => name = Some(word.to_string()),
                 TokenTree::Ident(word) if *word == "self" && !path.is_empty() => {}
                 TokenTree::Ident(word) => path.push(word.to_string()),
                 TokenTree::Group(group) => {

@@ -53,9 +53,9 @@ impl Modules {
         }
     }
 
-    /// The module that an import uses; `None` if the import is no use. The import of a module is none: only the paths
-    /// that begin with the module's name are uses. A re-export is a use only if its name is also used in the module
-    /// that re-exports it.
+    /// The module that an import uses; `None` if the import does not count as a use. The import of a module does not:
+    /// only the paths that begin with the module's name are uses. A re-export does only if its name is also used in the
+    /// module that re-exports it.
     fn use_of_import(&self, from: usize, import: &Import) -> Option<usize> {
         if let Some(name) = &import.name {
             if import.is_public && !self.modules[from].words.contains(name) {
@@ -94,8 +94,8 @@ impl Modules {
             .module_or(module)
     }
 
-    /// Follows a path as far as it names modules: the last module, and the remaining path. `None` if the
-    /// path does not begin in this crate.
+    /// Follows a path as far as it names modules: the last module, and the remaining path. `None` if the path begins
+    /// with neither `crate`, `self` or `super` nor a child module of `from`.
     fn follow_modules<'p>(&self, from: usize, path: &'p [String]) -> Option<(usize, &'p [String])> {
         let mut module = from;
         let mut remaining = path;

@@ -16,7 +16,8 @@ use crate::bench::loaded_hosts::Host;
 use crate::bench::phase::{Phase, WarmUp};
 use crate::bench::requests::RequestBase;
 
-/// What the first consumer of a host gives back in every other change of the same host, in percent of the host.
+/// By how much every other change of a host makes the allocation of its first consumer smaller than at the start, in
+/// percent of the host's resources.
 const STEP_PERCENT: u64 = 5;
 /// The number of connections of [`keep_changing`].
 const CONNECTIONS: u32 = 8;
@@ -75,7 +76,7 @@ pub(super) async fn keep_changing(
     }
 }
 
-/// The start of requests of an administrator. The microversion is the last one in which the allocations of a consumer
+/// The headers of requests of an administrator. The microversion is the last one in which the allocations of a consumer
 /// are replaced without its generation.
 fn base() -> RequestBase {
     RequestBase {

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 /// Pages that follow the stream of the fleet, on a thread of their own.
 pub(super) struct OpenPages {
     stop: watch::Sender<bool>,
-    /// How many bytes all pages were sent so far.
+    /// How many bytes were sent to all pages so far.
     sent_bytes: Arc<AtomicU64>,
     thread: JoinHandle<anyhow::Result<()>>,
 }

@@ -75,7 +75,7 @@ pub(super) fn build(
     let racks: Vec<String> = (0..hosts.div_ceil(HOSTS_PER_RACK))
         .map(|rack| rack_of_host(rack * HOSTS_PER_RACK).to_string())
         .collect();
-    let count = racks.len();
+    let rack_count = racks.len();
     submit(vec![Command::SyncStandardNames { at: FIXED_TIME }])?;
     // Each step needs the results of the step before, so the loop waits for the answers of each.
     for first in (0..hosts).step_by(1000) {
@@ -108,7 +108,7 @@ pub(super) fn build(
         }
     }
     submit(commands)?;
-    Ok(count)
+    Ok(rack_count)
 }
 
 /// Reports the hosts to a scheduler.

@@ -39,8 +39,8 @@ pub(super) struct RaceResults {
     pub(super) claimed: u64,
     /// Claims that got another host than the first that they named.
     pub(super) displaced: u64,
-    /// Repetitions of decisions: no host of the claim was left, or the search found none on an outdated copy, or while
-    /// it excluded hosts that were full before the copy was updated.
+    /// How often a decision was repeated: because every host that a claim named had been filled by other claims, or
+    /// because a search found no host, but its copy was outdated or it excluded hosts that may have capacity again.
     pub(super) repeated: u64,
     /// Decisions that correctly found no host.
     pub(super) no_room: u64,
@@ -168,10 +168,10 @@ impl RacingScheduler {
                 decisions_since_update = 0;
             }
             decisions_since_update += 1;
-            let random_index = self.random.next() % (SIZES * GROUP_KINDS);
-            let mut request =
-                self.requests[usize::try_from(random_index % SIZES).unwrap_or(0)].clone();
-            request.instance_group = group(random_index / SIZES, self.random.next());
+            let drawn = self.random.next() % (SIZES * GROUP_KINDS);
+            let (size, group_kind) = (drawn % SIZES, drawn / SIZES);
+            let mut request = self.requests[usize::try_from(size).unwrap_or(0)].clone();
+            request.instance_group = group(group_kind, self.random.next());
             if self.decide(request)? {
                 decisions_since_update = self.decisions_per_copy_max;
             }
@@ -195,10 +195,10 @@ impl RacingScheduler {
         loop {
             match self.rank(&mut placing)? {
                 SearchResults::Ready => {
-                    let named_hosts = placing.named_host_count();
-                    self.results.named += named_hosts as u64;
+                    let named_host_count = placing.named_host_count();
+                    self.results.named += named_host_count as u64;
                     if self.claim(&mut placing)? {
-                        return Ok(self.record_claim(&placing, named_hosts));
+                        return Ok(self.record_claim(&placing, named_host_count));
                     }
                     self.results.repeated += 1;
                     self.catch_up()?;
@@ -268,7 +268,7 @@ impl RacingScheduler {
 
     /// Records a claim, and ends an instance. True if more than a quarter of the hosts that the claim named were
     /// full already.
-    fn record_claim(&mut self, placing: &Placing, named_hosts: usize) -> bool {
+    fn record_claim(&mut self, placing: &Placing, named_host_count: usize) -> bool {
         let fallen_slots = placing.fallen_slots();
         // If the instance is a member of a group, a rule may have excluded these hosts, so they need not be full.
         if placing.demand().group.is_none() {
@@ -278,7 +278,7 @@ impl RacingScheduler {
         self.results.displaced += u64::from(!fallen_slots.is_empty());
         self.running_instances.extend(placing.claimed());
         self.end_instance();
-        fallen_slots.len() > named_hosts / 4
+        fallen_slots.len() > named_host_count / 4
     }
 
     /// Ends an instance, without waiting for the result.

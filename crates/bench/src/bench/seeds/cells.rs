@@ -12,10 +12,11 @@ use super::times::Times;
 /// The sizes of the experiment.
 #[derive(Debug, Clone)]
 pub(super) struct CellSizes {
+    /// The numbers of cells, each of which is measured.
     pub(super) cells: Vec<u32>,
     /// The hosts of all cells together.
     pub(super) hosts: u32,
-    /// How many cells are down, in rising order; counts that leave none are left out.
+    /// How many cells are down, in rising order. Counts for which no cell would be up are skipped.
     pub(super) down: Vec<usize>,
     /// The servers that there are before the measurements.
     pub(super) servers: usize,

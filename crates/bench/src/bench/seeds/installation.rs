@@ -122,9 +122,9 @@ impl Installation {
     async fn add_cell(&mut self, number: u32, setup: InstallationSetup) -> anyhow::Result<()> {
         let id = CellId(Uuid::from_u128(u128::from(number) + 1));
         // If the division leaves a remainder, the first cells get one host more.
-        let hosts = setup.hosts / setup.cells + u32::from(number < setup.hosts % setup.cells);
-        let hosts = IdenticalHosts {
-            count: hosts,
+        let count = setup.hosts / setup.cells + u32::from(number < setup.hosts % setup.cells);
+        let identical_hosts = IdenticalHosts {
+            count,
             prefix: format!("cell{number}-"),
             vcpus: ROOM,
             cpu_ratio: 1.0,
@@ -133,7 +133,7 @@ impl Installation {
             gpus: 0,
             gpu_model: None,
         };
-        let hosts = hosts.hosts();
+        let hosts = identical_hosts.hosts();
         let at = now();
         let creates = hosts
             .iter()
@@ -197,13 +197,13 @@ impl Installation {
         count: usize,
     ) -> anyhow::Result<BTreeSet<InstanceId>> {
         let mut running = tokio::task::JoinSet::new();
-        // A lane sends one request after the other; `of_lane` is the number of its requests.
+        // Each lane sends its requests one after the other.
         for lane in 0..REQUESTS_AT_ONCE.min(count) {
             let installation = Arc::clone(self);
-            let of_lane = (count - lane).div_ceil(REQUESTS_AT_ONCE.min(count));
+            let request_count = (count - lane).div_ceil(REQUESTS_AT_ONCE.min(count));
             running.spawn(async move {
-                let mut created = Vec::with_capacity(of_lane);
-                for _ in 0..of_lane {
+                let mut created = Vec::with_capacity(request_count);
+                for _ in 0..request_count {
                     let body = json!({"server": {
                         "name": "seeds", "flavorRef": FLAVOR, "imageRef": IMAGE, "networks": "none",
                     }});
@@ -215,8 +215,8 @@ impl Installation {
             });
         }
         let mut created = BTreeSet::new();
-        while let Some(of_lane) = running.join_next().await {
-            created.extend(of_lane??);
+        while let Some(created_by_lane) = running.join_next().await {
+            created.extend(created_by_lane??);
         }
         Ok(created)
     }

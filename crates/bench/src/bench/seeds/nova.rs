@@ -113,8 +113,9 @@ pub(super) struct NovaTimes {
 /// The product's decisions on the same fleet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OurFigures {
+    /// The time in which the hosts were ranked.
     pub(super) decision: Times,
-    /// With the claim, until the scheduler knows that it is durable.
+    /// The time of the decision and of the claim, until the scheduler knew that the claim was durable.
     pub(super) whole: Times,
 }
 

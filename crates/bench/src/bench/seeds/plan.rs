@@ -16,6 +16,7 @@ use super::walking::{self, HttpShare, WalkingFigures, WalkingSizes};
 /// The sizes of the experiments.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
+    /// The numbers of schedulers, each of which is measured on each fleet.
     schedulers: Vec<usize>,
     /// The numbers of hosts, each with the rounds of requests.
     fleets: Vec<(u32, usize)>,
@@ -40,7 +41,7 @@ impl Plan {
                 hosts: vec![100, 1_000, 10_000, 100_000],
                 workers: vec![1, 2, 4, 8],
                 time: Duration::from_millis(300),
-                hosts_of_decision: 2,
+                hosts_per_claim: 2,
             },
             http_requests: 500,
             build_sizes: BuildSizes {
@@ -70,7 +71,7 @@ impl Plan {
                 hosts: vec![20, 100],
                 workers: vec![1, 2],
                 time: Duration::from_millis(10),
-                hosts_of_decision: 2,
+                hosts_per_claim: 2,
             },
             http_requests: 3,
             build_sizes: BuildSizes {

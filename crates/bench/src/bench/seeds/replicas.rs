@@ -47,7 +47,7 @@ pub(super) struct Append {
     pub(super) time: Duration,
 }
 
-/// Notes the appends, in their order.
+/// Records the appends, in their order.
 #[derive(Clone, Default)]
 struct Appends(Arc<Mutex<Vec<Append>>>);
 

@@ -85,15 +85,15 @@ pub(super) async fn measure(
         let results = instances.iter().zip(&placed);
         let claimed = results.filter(|(_, request)| !request.is_visible_retry);
         let claimed: Vec<Uuid> = claimed.map(|(instance, _)| *instance).collect();
-        let of_round = replicas.take_appends();
+        let round_appends = replicas.take_appends();
         if round > 0 {
             blocked.extend(
                 placed
                     .iter()
-                    .map(|request| until_durable(request, &of_round)),
+                    .map(|request| until_durable(request, &round_appends)),
             );
             requests.extend(placed);
-            appends.extend(of_round.iter().map(|append| append.time));
+            appends.extend(round_appends.iter().map(|append| append.time));
         }
         release(&replicas, &claimed).await?;
     }
@@ -124,7 +124,8 @@ fn until_durable(request: &PlacedRequest, appends: &[Append]) -> Duration {
         let append = appends.iter().find(|append| append.sequence >= sequence)?;
         Some(append.durable_at.saturating_duration_since(submitted_at))
     });
-    // The append is noted a moment after those who wait for it are answered.
+    // The append is recorded a moment after the requests that wait for it are answered, so the time until the answer is
+    // an upper bound.
     durable_after.map_or(request.until_answered, |time| {
         time.min(request.until_answered)
     })

@@ -32,13 +32,15 @@ pub(super) use worker::{METHODS, Method};
 /// The sizes of the experiment.
 #[derive(Debug, Clone)]
 pub(super) struct WalkingSizes {
+    /// The numbers of hosts, each of which is measured.
     pub(super) hosts: Vec<u32>,
+    /// The numbers of workers, each of which is measured on each number of hosts.
     pub(super) workers: Vec<usize>,
     /// The longest time of one measurement.
     pub(super) time: Duration,
     /// A measurement makes at most one claim for each group of this many hosts, so that it takes only a part of the
     /// room of a small fleet.
-    pub(super) hosts_of_decision: u32,
+    pub(super) hosts_per_claim: u32,
 }
 
 /// The results of one method.
@@ -58,8 +60,11 @@ pub(super) struct WalkingFigures {
 /// The results of one worker.
 #[derive(Debug, Default)]
 struct WorkerResults {
+    /// How long each decision took.
     decisions: Vec<Duration>,
+    /// The consumers whose claims succeeded.
     claimed: Vec<Uuid>,
+    /// Decisions that were made again because another worker was faster.
     retries: u64,
 }
 
@@ -81,8 +86,7 @@ pub(super) fn measure(hosts: u32, sizes: &WalkingSizes) -> anyhow::Result<Vec<Wa
         let mut workers = make_workers(&engine, &host_numbers, strategy, workers_max)?;
         for count in &sizes.workers {
             for method in METHODS {
-                let results = run(&mut workers[..*count], method, hosts, sizes)?;
-                let (results, seconds) = results;
+                let (results, seconds) = run(&mut workers[..*count], method, hosts, sizes)?;
                 let claimed: Vec<Uuid> =
                     results.iter().flat_map(|one| one.claimed.clone()).collect();
                 let releases = claimed.iter().map(|consumer| claim::release(*consumer));
@@ -127,7 +131,7 @@ fn run(
     for worker in &mut *workers {
         worker.warm_up(method)?;
     }
-    let claims_left = AtomicU64::new(u64::from(hosts / sizes.hosts_of_decision));
+    let claims_left = AtomicU64::new(u64::from(hosts / sizes.hosts_per_claim));
     let start = Instant::now();
     let results: Vec<anyhow::Result<WorkerResults>> = thread::scope(|scope| {
         let running: Vec<_> = workers

@@ -34,8 +34,8 @@ pub struct SearchContext<'a> {
     pub excluded_cells: &'a [Uuid],
     /// The cells whose hosts are considered only if no other is feasible.
     pub avoided_cells: &'a [Uuid],
-    /// The number of the last journal entry in `state`, if a record of the ranking is to be kept with each claim; none
-    /// if no such record is kept.
+    /// The number of the last journal entry in `state`, if a record of the ranking is to be kept with each claim;
+    /// `None` if no such record is kept.
     pub ranking_record_sequence: Option<u64>,
 }
 

@@ -26,7 +26,7 @@ pub struct LossCache {
     /// The change log: the hosts that changed, oldest first.
     changed_hosts: Vec<u32>,
     /// The number of changes that were dropped from the front of the change log.
-    dropped_changes: u64,
+    dropped_change_count: u64,
     /// By number of devices and share: the class.
     classes: HashMap<(u32, u32), DemandClass, foldhash::fast::FixedState>,
 }
@@ -114,7 +114,7 @@ impl LossCache {
         };
         if self.changed_hosts.len() >= 2 * LOGGED_CHANGES_MIN {
             self.changed_hosts.drain(..LOGGED_CHANGES_MIN);
-            self.dropped_changes += LOGGED_CHANGES_MIN as u64;
+            self.dropped_change_count += LOGGED_CHANGES_MIN as u64;
         }
         self.changed_hosts.push(host);
     }
@@ -153,14 +153,14 @@ impl LossCache {
                 self.classes.remove(&oldest);
             }
         }
-        let end = self.dropped_changes + self.changed_hosts.len() as u64;
+        let end = self.dropped_change_count + self.changed_hosts.len() as u64;
         // No forecast has the version `u64::MAX`, so that all growths of a new class are computed below.
         let class = self.classes.entry(key).or_insert_with(|| DemandClass {
             forecast_version: u64::MAX,
             position: 0,
             loss_growths: Vec::new(),
         });
-        let first_missed = class.position.checked_sub(self.dropped_changes);
+        let first_missed = class.position.checked_sub(self.dropped_change_count);
         let first_missed = first_missed.and_then(|first_missed| usize::try_from(first_missed).ok());
         let has_forecast = class.forecast_version == self.forecast_version;
         let (hosts, forecast) = (&self.hosts, &self.forecast);
@@ -187,7 +187,7 @@ impl LossCache {
     #[must_use]
     pub fn gradients(&self, demand: Demand) -> Option<FragmentationGradients<'_>> {
         let class = self.classes.get(&(demand.devices, demand.share))?;
-        let end = self.dropped_changes + self.changed_hosts.len() as u64;
+        let end = self.dropped_change_count + self.changed_hosts.len() as u64;
         let is_current = class.forecast_version == self.forecast_version && class.position == end;
         is_current.then_some(FragmentationGradients {
             loss_cache: self,

@@ -17,7 +17,7 @@ use crate::hosts::state::{
 };
 use crate::image::ImageProperties;
 
-/// The number of free PCI devices from which on more make no difference to the weigher.
+/// The largest number of free PCI devices that the weigher tells from smaller ones; more count as this many.
 const DEVICES_MAX: i64 = 99;
 
 /// The source from which the table knows that an instance is on a host.
@@ -167,7 +167,7 @@ impl HostTable {
         if let Some(slot) = slot {
             self.index_instance(slot, report.uuid, &instance);
         }
-        state.pending += u32::from(is_pending);
+        state.pending_count += u32::from(is_pending);
         state.instances.insert(report.uuid, instance);
     }
 
@@ -179,7 +179,7 @@ impl HostTable {
         if let Some(slot) = slot {
             self.unindex_instance(slot, uuid, &instance);
         }
-        state.pending -= u32::from(instance.is_pending);
+        state.pending_count -= u32::from(instance.is_pending);
         self.property_counts.remove_instance(&instance.properties);
     }
 
@@ -302,8 +302,8 @@ impl HostTable {
         if index >= self.amounts.len() {
             self.amounts.resize(index + 1, Amounts::default());
         }
-        // Free amounts can grow although capacity was only taken from the host in placement: allocations
-        // that are expected are subtracted beforehand, and less was claimed than expected.
+        // Free amounts can grow although capacity was only taken from the host in placement: expected allocations are
+        // subtracted beforehand, and a claim may take less than was expected.
         let gains = !amounts.is_reduction_of(&self.amounts[index]);
         let kind = if gains {
             kind.max(ChangeKind::CapacityChange)

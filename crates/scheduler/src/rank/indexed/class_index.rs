@@ -95,8 +95,8 @@ impl ClassIndex {
             if block >= block_count {
                 return false;
             }
-            // A host of which anything may have changed counts as possibly feasible until it is
-            // tested.
+            // A host of which anything may have changed counts as eligible until it is tested. Every eligible host that
+            // may have gained capacity counts as possibly feasible.
             eligible[block] |= u64::from(change.kind == ChangeKind::Anything) << bit;
             feasible[block] |= eligible[block] & 1 << bit;
         }

@@ -27,14 +27,14 @@ use crate::translate::rule::CandidateRule;
 
 /// The steps that a host costs, if nothing has to be searched: a step takes about 100 ns.
 const HOST_STEPS: usize = 1;
-/// The steps that a tree costs whose room follows from the amounts of each class.
+/// The steps that each tree costs; a tree costs no more if its room follows from the amounts of each class.
 const TREE_STEPS: usize = 5;
 /// The steps that a search of a tree or of the first obstacle on a host costs at least.
 const SEARCH_STEPS: usize = 20;
 /// The steps of a search in placement that take as long as one step here.
 const PLACEMENT_STEPS: usize = 10;
 /// How often a count may begin. It begins anew when names or the topology change between two slices, and is given up
-/// when they change so often.
+/// when they change more often.
 const BEGINNINGS_MAX: u32 = 16;
 
 /// The progress of a count host by host.
@@ -49,6 +49,7 @@ pub(super) struct HostCounting {
     known: Known,
     /// The version of names and of the topology that the numbers in the other fields are from; `None` at first.
     structure_version: Option<u64>,
+    /// How often the count has begun; see [`BEGINNINGS_MAX`].
     beginnings: u32,
 }
 
@@ -213,7 +214,7 @@ impl<'a> SliceCounter<'a> {
     /// that are counted now: all of them, or all but some trees if the steps were used up.
     fn count_word(&mut self, word: usize, counted: u64) -> u64 {
         let hosts = self.scheduler.hosts.slots().word(word) & !counted;
-        let passing = self.passing(word, hosts);
+        let passing = self.filter_and_count_rejected(word, hosts);
         self.spend(1 + HOST_STEPS * hosts.count_ones() as usize);
         if passing == 0 {
             return u64::MAX;
@@ -259,7 +260,7 @@ impl<'a> SliceCounter<'a> {
 
     /// The hosts of a word that pass all filters. The other hosts are counted under the first filter that excludes
     /// them.
-    fn passing(&mut self, word: usize, hosts: u64) -> u64 {
+    fn filter_and_count_rejected(&mut self, word: usize, hosts: u64) -> u64 {
         let mut passing = hosts;
         for kind in [FilterKind::ForClass, FilterKind::ForSingleRequest] {
             passing &= self.filters.word(word, kind);

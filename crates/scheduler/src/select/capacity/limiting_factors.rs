@@ -44,8 +44,9 @@ type Map<K, V> = hashbrown::HashMap<K, V, foldhash::quality::FixedState>;
 const KNOWN_MAX: usize = 1_000;
 
 impl KnownFactors {
-    /// Counts the first obstacle on a flat host that cannot serve a query. A trait or an aggregate as obstacle is kept
-    /// for the other hosts with the same traits and aggregates. Returns whether it was known.
+    /// Counts the first obstacle on a flat host that cannot serve a query. If the obstacle is a trait or an aggregate,
+    /// it is kept for the other hosts with the same traits and aggregates. Returns whether the obstacle was kept
+    /// before, so that nothing had to be searched.
     pub(super) fn add_to(
         &mut self,
         counts: &mut HostCounts,

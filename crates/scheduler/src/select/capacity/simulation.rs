@@ -41,7 +41,7 @@ impl Scheduler {
         create_group(&mut state, request);
         let mut request = request.clone();
         let mut counts = HostCounts::default();
-        let (mut claimed, mut has_more) = (0, false);
+        let (mut claimed_count, mut has_more) = (0, false);
         // Simulated instances get the lowest UUIDs that no consumer has.
         for number in 1.. {
             let instance = Uuid::from_u128(number);
@@ -53,11 +53,11 @@ impl Scheduler {
             else {
                 break;
             };
-            if claimed == limit {
+            if claimed_count == limit {
                 has_more = true;
                 break;
             }
-            claimed += 1;
+            claimed_count += 1;
             counts.add(slot, 1);
             if !request.topology_rules.is_empty() {
                 request.siblings.insert(instance);

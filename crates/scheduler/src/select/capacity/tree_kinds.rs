@@ -22,8 +22,8 @@ const TREES_PER_EQUAL: usize = 8;
 pub(super) struct TreeKinds {
     known: Map<Vec<u64>, (u64, LimitingFactor)>,
     /// For how many trees an equal one was looked for, and for how many it was found.
-    tried: usize,
-    equal: usize,
+    tried_count: usize,
+    equal_count: usize,
 }
 
 impl TreeKinds {
@@ -36,18 +36,20 @@ impl TreeKinds {
     ) -> Option<Vec<u64>> {
         let mut groups = prepared.query.groups.iter();
         let names_tree = groups.any(|group| group.in_tree.is_some());
-        let are_different = self.tried >= TREES_TRIED && self.equal * TREES_PER_EQUAL < self.tried;
+        let are_different = self.tried_count >= TREES_TRIED
+            && self.equal_count * TREES_PER_EQUAL < self.tried_count;
         (!names_tree && !are_different)
             .then(|| kind_of_tree(state, root, reads_aggregates(prepared)))
     }
 
     /// The number of instances that a tree of this kind takes, and the first obstacle to a further one; `None` if no
-    /// tree of the kind was counted, or if the kind is `None`.
+    /// tree of the kind was counted, or if the kind is `None`. The look-up counts for the judgement whether further
+    /// ones pay.
     pub(super) fn get(&mut self, kind: &Option<Vec<u64>>) -> Option<(u64, &LimitingFactor)> {
         let kind = kind.as_ref()?;
-        self.tried += 1;
+        self.tried_count += 1;
         let (count, factor) = self.known.get(kind)?;
-        self.equal += 1;
+        self.equal_count += 1;
         Some((*count, factor))
     }
 

@@ -153,8 +153,8 @@ fn write(table: &Connection, row: Row) -> anyhow::Result<()> {
 ///
 /// The table cannot be read.
 pub(super) fn read_all(table: &Connection) -> anyhow::Result<Vec<Row>> {
-    let mut read = table.prepare_cached("SELECT host, version, taken, facts FROM hosts")?;
-    let mut rows = read.query([])?;
+    let mut statement = table.prepare_cached("SELECT host, version, taken, facts FROM hosts")?;
+    let mut rows = statement.query([])?;
     let mut all = Vec::new();
     while let Some(row) = rows.next()? {
         // Nova makes objects of these columns at each read, too.

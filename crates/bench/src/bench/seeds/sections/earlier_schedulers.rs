@@ -104,6 +104,7 @@ fn our_row(ours: &SharedStateFigures) -> Vec<String> {
         ms(ours.answered.p50_ms),
         format!("{} ({})", ms(ours.whole.p50_ms), ms(ours.whole.max_ms)),
         format!("{:.1}", per_round(ours.visible_retries, ours.rounds)),
+        // A visible retry of the product is a request that failed: the benchmark does not send it again.
         format!("{:.1}", per_round(ours.visible_retries, ours.rounds)),
     ]
 }
@@ -121,7 +122,7 @@ fn retries_plot(
             .filter(|one| one.hosts == hosts && one.way.name == name);
         let point = |one: &EarlierFigures| {
             (
-                schedulers(one.schedulers),
+                as_f64(one.schedulers),
                 per_round(one.visible_retries, one.rounds),
             )
         };
@@ -139,7 +140,7 @@ fn retries_plot(
         .filter(|one| one.hosts == hosts && one.store == "etcd");
     let point = |one: &SharedStateFigures| {
         (
-            schedulers(one.schedulers),
+            as_f64(one.schedulers),
             per_round(one.visible_retries, one.rounds),
         )
     };
@@ -195,7 +196,7 @@ fn time_plot(figures: &[EarlierFigures], shared: &[SharedStateFigures]) -> Plot 
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
-fn schedulers(number: usize) -> f64 {
+fn as_f64(number: usize) -> f64 {
     number as f64
 }
 

@@ -177,9 +177,9 @@ impl Worker {
         candidates: Vec<IntentCandidate>,
     ) -> anyhow::Result<Option<Uuid>> {
         let consumer = self.random.uuid();
-        let intent = ClaimConsumer::new(consumer, "seeds", "seeds");
+        let claim_consumer = ClaimConsumer::new(consumer, "seeds", "seeds");
         let (group, rules) = (None, Vec::new());
-        let intent = intent.intent(group, rules, candidates);
+        let intent = claim_consumer.intent(group, rules, candidates);
         let least = 1;
         let command = claim_first(vec![intent], least, now());
         match self
