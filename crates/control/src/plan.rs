@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::placer::{
     Contention, Demand, Placing, SearchContext, SearchRefusal, SearchResults, TimeSlice,
+    apply_corrections,
 };
 use placewright_conductor::control::ControlState;
 use placewright_conductor::super_conductor::BuildStage;
@@ -318,7 +319,8 @@ impl Planner {
             }
             Ok(SearchResults::NoHost { .. }) => {
                 ongoing.span.fail("no host is feasible");
-                ongoing.placing.discard_found(context.scheduler, state);
+                let corrections = ongoing.placing.discard_found();
+                apply_corrections(context.scheduler, state, &corrections);
                 let plan = self.no_host_plan(context, &ongoing, ongoing.placing.unclaimed());
                 context.plans.push(plan);
             }

@@ -1,5 +1,7 @@
 //! Searches for hosts without a claim, and explains why an instance finds none.
 
+use std::sync::Arc;
+
 use placewright_placement::State;
 use placewright_scheduler::request::RequestSpec;
 use placewright_scheduler::select::Scheduler;
@@ -61,8 +63,13 @@ pub(super) async fn explain(
     placing: Option<&Placing>,
 ) -> Result<NoHostExplanation, DestinationsError> {
     let since = shared.scheduler.moment();
-    let prepared =
-        shared.with_scheduler(|scheduler, state| scheduler.prepare_cached(state, request))?;
+    // Each lock of the scheduler may have to wait for other requests, so what was prepared for the search is used again.
+    let prepared = match placing.and_then(Placing::prepared) {
+        Some(prepared) => Arc::clone(prepared),
+        None => {
+            shared.with_scheduler(|scheduler, state| scheduler.prepare_cached(state, request))?
+        }
+    };
     let query_explanation = shared
         .scheduler
         .explain_query(prepared.query.clone(), since)

@@ -199,8 +199,7 @@ impl SelectionRequest {
     }
 
     fn discard_found(&self, placing: &mut Placing) {
-        self.shared
-            .with_scheduler(|scheduler, state| placing.discard_found(scheduler, state));
+        self.correct(&placing.discard_found());
     }
 
     /// The refusal with its reasons, when no host was found for the instance with this index.

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::claim::{self, ClaimConsumer};
 use super::contention::Contention;
 use super::demand::Demand;
-use super::pending_instances::{Correction, ExpectedPlacement, apply_corrections};
+use super::pending_instances::{Correction, ExpectedPlacement};
 use super::search::{CandidatesFound, FeasibleHost};
 use super::{HOSTS_FACTOR, HOSTS_OF_CLAIM_MAX, ROUNDS};
 
@@ -363,8 +363,8 @@ impl Placing {
     }
 
     /// Applies the response to a claim that was accepted: for each instance of the command, the index of the candidate
-    /// that it got, among those that the command named for it. Pass the returned corrections to [`apply_corrections`]
-    /// before [`Self::end_round`].
+    /// that it got, among those that the command named for it. Pass the returned corrections to
+    /// [`super::apply_corrections`] before [`Self::end_round`].
     #[must_use]
     pub fn apply_claimed(
         &mut self,
@@ -412,7 +412,7 @@ impl Placing {
     }
 
     /// Applies the refusal of a claim for which too few instances got a host; `None` if the reason is not known. Pass
-    /// the returned corrections to [`apply_corrections`] before [`Self::end_round`].
+    /// the returned corrections to [`super::apply_corrections`] before [`Self::end_round`].
     #[must_use]
     pub fn apply_refused(
         &mut self,
@@ -441,7 +441,7 @@ impl Placing {
     }
 
     /// Searches again for the instances of a claim that was not decided, or was refused for a reason that has nothing
-    /// to do with hosts. Pass the returned corrections to [`apply_corrections`]. The same round may be repeated.
+    /// to do with hosts. Pass the corrections to [`super::apply_corrections`]. The same round may be repeated.
     #[must_use]
     pub fn reopen_claiming(&mut self) -> Vec<Correction> {
         let mut corrections = Vec::new();
@@ -458,14 +458,14 @@ impl Placing {
         corrections
     }
 
-    /// Drops the hosts that are found but not claimed, and no longer counts the instances there.
-    pub fn discard_found(&mut self, scheduler: &mut Scheduler, state: &State) {
+    /// Drops the hosts that are found but not claimed. Pass the corrections to [`super::apply_corrections`].
+    #[must_use]
+    pub fn discard_found(&mut self) -> Vec<Correction> {
         let instances = self.instances.iter().enumerate();
         let found = instances.filter(|(_, progress)| matches!(progress.stage, Stage::Found(_)));
         self.claiming = found.map(|(index, _)| index).collect();
         self.found_hosts.clear();
-        let corrections = self.reopen_claiming();
-        apply_corrections(scheduler, state, &corrections);
+        self.reopen_claiming()
     }
 
     /// Ends a round after the response to its claim was applied. If another round follows, it

@@ -111,14 +111,21 @@ impl StateVersion {
     }
 }
 
-/// A cached explanation, with the query and the state that it belongs to.
+/// An explanation, with the state that it belongs to.
 #[derive(Debug)]
-struct CachedExplanation {
-    query: CandidateQuery,
+struct ComputedExplanation {
     basis: StateVersion,
     /// The number of the computation that made the explanation, counted from 1.
     number: u64,
+    /// `None` for a query that names an unknown resource class or trait.
     explanation: Option<Arc<QueryExplanation>>,
+}
+
+/// A cached explanation, with the query that it belongs to.
+#[derive(Debug)]
+struct CachedExplanation {
+    query: CandidateQuery,
+    computed: ComputedExplanation,
 }
 
 /// Recent explanations, and the lock that a request over HTTP holds while it computes one.
@@ -148,18 +155,7 @@ impl ExplanationCache {
     ) -> Option<Option<Arc<QueryExplanation>>> {
         let all = self.cached.lock();
         let found = all.iter().rev().find(|cached| is_valid(cached));
-        found.map(|cached| cached.explanation.clone())
-    }
-
-    /// Whether an explanation of a query takes so little time that it may be computed on a thread that must not block.
-    /// Trees of several providers may have to be searched one by one, so none takes little time if there are trees.
-    pub(super) fn is_quick(engine: &Engine<ControlMachine>, query: &CandidateQuery) -> bool {
-        let constraint_count = constraint_count_max(query);
-        engine.read_now(|machine| {
-            let state = machine.placement();
-            let test_count = state.roots().len().saturating_mul(constraint_count);
-            state.non_roots().is_empty() && test_count <= QUICK_TESTS_MAX
-        })
+        found.map(|cached| cached.computed.explanation.clone())
     }
 
     /// Waits until the caller, a request over HTTP, may compute an explanation; one does at a time.
@@ -174,7 +170,25 @@ impl ExplanationCache {
         query: &CandidateQuery,
         since: ExplanationTime,
     ) -> Option<Option<Arc<QueryExplanation>>> {
-        self.cached(|cached| cached.number > since.begun && cached.query == *query)
+        self.cached(|cached| cached.computed.number > since.begun && cached.query == *query)
+    }
+
+    /// The explanation of a query, cached or computed, if it takes so little time that it may be computed on a thread that
+    /// must not block. Trees of several providers may have to be searched one by one, so none takes little time if there
+    /// are trees. The inner option is `None` for a query that names an unknown resource class or trait.
+    pub(super) fn compute_if_quick(
+        &self,
+        engine: &Engine<ControlMachine>,
+        query: &CandidateQuery,
+    ) -> Option<Option<Arc<QueryExplanation>>> {
+        let constraint_count = constraint_count_max(query);
+        let computed = engine.read_now(|machine| {
+            let state = machine.placement();
+            let test_count = state.roots().len().saturating_mul(constraint_count);
+            let is_quick = state.non_roots().is_empty() && test_count <= QUICK_TESTS_MAX;
+            is_quick.then(|| self.compute(state, query))
+        });
+        computed.map(|computed| self.insert(query, computed))
     }
 
     /// The explanation of a query that was refused before `since`, cached or computed; `None` if the query names an
@@ -188,15 +202,31 @@ impl ExplanationCache {
         if let Some(found) = self.computed_since(query, since) {
             return found;
         }
-        let (basis, number, explanation) = engine.read_now(|machine| {
-            let state = machine.placement();
-            let basis = StateVersion::of(state);
-            // A reused explanation counts as a new computation, because it is valid for all refusals until now.
-            let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
-            let known = self.cached(|cached| cached.basis == basis && cached.query == *query);
-            let compute = || QueryExplanation::compute(state, query).map(Arc::new);
-            (basis, number, known.unwrap_or_else(compute))
-        });
+        let computed = engine.read_now(|machine| self.compute(machine.placement(), query));
+        self.insert(query, computed)
+    }
+
+    /// The explanation of a query on this state, cached or computed.
+    fn compute(&self, state: &State, query: &CandidateQuery) -> ComputedExplanation {
+        let basis = StateVersion::of(state);
+        // A reused explanation counts as a new computation, because it is valid for all refusals until now.
+        let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
+        let known = self.cached(|cached| cached.computed.basis == basis && cached.query == *query);
+        let compute = || QueryExplanation::compute(state, query).map(Arc::new);
+        ComputedExplanation {
+            basis,
+            number,
+            explanation: known.unwrap_or_else(compute),
+        }
+    }
+
+    /// Caches an explanation, and returns it.
+    fn insert(
+        &self,
+        query: &CandidateQuery,
+        computed: ComputedExplanation,
+    ) -> Option<Arc<QueryExplanation>> {
+        let explanation = computed.explanation.clone();
         let mut cached = self.cached.lock();
         cached.retain(|older| older.query != *query);
         if cached.len() >= CACHED_MAX {
@@ -204,9 +234,7 @@ impl ExplanationCache {
         }
         cached.push_back(CachedExplanation {
             query: query.clone(),
-            basis,
-            number,
-            explanation: explanation.clone(),
+            computed,
         });
         explanation
     }

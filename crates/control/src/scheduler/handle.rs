@@ -174,8 +174,8 @@ impl SchedulerHandle {
         if let Some(found) = shared.explanations.computed_since(&query, since) {
             return found;
         }
-        if ExplanationCache::is_quick(&shared.engine, &query) {
-            return (shared.explanations).find_or_compute(&shared.engine, &query, since);
+        if let Some(explanation) = shared.explanations.compute_if_quick(&shared.engine, &query) {
+            return explanation;
         }
         let shared = Arc::clone(&self.shared);
         let computing = tokio::task::spawn_blocking(move || {

@@ -13,7 +13,9 @@ use uuid::Uuid;
 
 use super::super::claim::ClaimConsumer;
 use super::super::contention::{Contention, HOSTS_MIN};
-use super::super::pending_instances::{ExpectedPlacement, remove_pending_except};
+use super::super::pending_instances::{
+    ExpectedPlacement, apply_corrections, remove_pending_except,
+};
 use super::super::search::{CandidatesFound, Search};
 use super::super::time_slice::TimeSlice;
 use super::super::{CANDIDATES_OF_HOST, HOSTS_FACTOR, HOSTS_OF_CLAIM_MAX};
@@ -81,7 +83,8 @@ impl Placing {
     ) -> Result<SearchResults, SearchRefusal> {
         let results = self.search_for_open(context, slice);
         if results.is_err() {
-            self.discard_found(context.scheduler, context.state);
+            let corrections = self.discard_found();
+            apply_corrections(context.scheduler, context.state, &corrections);
         }
         results
     }
