@@ -28,7 +28,7 @@ const STORING_HOLD_MAX: Duration = Duration::from_millis(20);
 /// not suffer from the work: it is shared fairly, and goes at a limited pace while several projects are present.
 const WORK_AHEAD_MAX: Duration = Duration::from_secs(20);
 
-/// What a project is charged for reading a request that then does not run, in microseconds.
+/// What a project is charged for reading a request that is refused or leaves its queue, in microseconds.
 const REFUSAL_COST_US: i64 = 50;
 
 /// The outcome of the arrival of a request that was not refused.
@@ -87,8 +87,8 @@ struct Queued<W> {
 /// request.
 ///
 /// Call [`Self::start_next`] until it returns nothing: after [`Self::finish`], [`Self::give_back_early`] and
-/// [`Self::abandon`], at the time that `finish` returned, after an [`Self::arrive`] whose request waits, and, while
-/// requests wait, at the time [`Self::shared_until`].
+/// [`Self::abandon`], at the time that `finish` returned, after an [`Self::arrive`] whose request waits, and at the
+/// time [`Self::shared_until`], which may change with each `arrive`.
 #[derive(Debug)]
 pub struct TenantLevel<W> {
     /// The most waiting requests of one project.

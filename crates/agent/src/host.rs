@@ -307,7 +307,9 @@ impl Host {
             if state.is_none()
                 && let Err(shortfall) = self.capacity.check(&order.amounts)
             {
-                self.reported.count_refused_build();
+                if order.step == Step::Arrive {
+                    self.reported.count_refused_build();
+                }
                 let failure = DriverError::retriable(shortfall).into();
                 return self.end_attempt(&order, Some(failure), actions);
             }
@@ -372,8 +374,8 @@ impl Host {
         self.confirm_destroyed(key, now_ms, actions);
     }
 
-    /// Reports to the cell that the guest does not exist. For [`REMEMBERED_MS`] after the first such report, no order
-    /// of this session makes this guest again.
+    /// Reports to the cell that the guest does not exist. If its destruction was ordered in this session, no order of
+    /// the session makes this guest again for [`REMEMBERED_MS`] after the first such report.
     fn confirm_destroyed(&mut self, key: GuestKey, now_ms: u64, actions: &mut Vec<Action>) {
         let (instance, number) = key;
         actions.push(Action::Destroyed { instance, number });

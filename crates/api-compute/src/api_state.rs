@@ -38,7 +38,7 @@ impl ApiState {
             images.refresh();
             profiles.refresh();
         });
-        // After a panic the files are as they were.
+        // If reading panics, what was read before stays in use.
         drop(refreshing.await);
     }
 

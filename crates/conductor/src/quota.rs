@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// The resources that Keystone names differently from Nova, with Keystone's names.
+/// The resources that have a name of their own in Keystone, with that name. Cores and memory are resource classes
+/// there.
 const UNIFIED_NAMES: [(&str, Resource); 2] = [
     ("servers", Resource::Instances),
     ("server_key_pairs", Resource::KeyPairs),
@@ -134,7 +135,8 @@ pub struct QuotaSet {
 /// The amounts that an instance counts for in quotas; the instance itself is counted apart. Shared
 /// among the specs of one request.
 ///
-/// The default means that the usage is not known, because a release without quotas wrote the spec.
+/// The default stands for no amounts: of a spec, because a release without quotas wrote it, so that its usage is not
+/// known; of the result of [`Self::excess_over`], because there is no excess.
 #[derive(Clone, Debug, Default)]
 pub struct Usage(Option<Arc<UsageAmounts>>);
 
@@ -168,8 +170,8 @@ impl Usage {
         self.0.is_some()
     }
 
-    /// The amounts by which this usage exceeds another, resource by resource; the default if it
-    /// exceeds in none.
+    /// The amounts by which this usage exceeds another, resource by resource; [`Usage::default`], of which
+    /// [`Self::is_known`] is false, if it exceeds in none. Amounts of `other` that are not known count as 0.
     #[must_use]
     pub fn excess_over(&self, other: &Self) -> Self {
         if self == other {
@@ -302,14 +304,14 @@ impl ProjectUsage {
 
     /// The amount of each resource, in the order in which refusals name the resources.
     pub(crate) fn resources(&self) -> impl Iterator<Item = (Resource, u64)> + '_ {
-        let of_flavors = [
+        let fixed = [
             (Resource::Instances, self.instances),
             (Resource::Cores, self.cores),
             (Resource::Ram, self.ram_mb),
         ];
         let classes = self.classes.iter();
         let classes = classes.map(|(class, amount)| (Resource::Class(class.clone()), *amount));
-        of_flavors.into_iter().chain(classes)
+        fixed.into_iter().chain(classes)
     }
 }
 

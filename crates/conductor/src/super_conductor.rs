@@ -24,7 +24,7 @@ mod rows;
 mod state;
 
 pub use command::{Command, NewBuild, Outcome, RankedCandidates, RebuildEvent, Refusal};
-pub use decide::decide;
+pub use decide::{decide, is_host_used};
 pub use effect::Effect;
 pub use image::{Image, ImageContent, Member, MemberStatus, Visibility};
 pub use image_usages::ImageUsage;

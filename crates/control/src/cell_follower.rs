@@ -379,9 +379,14 @@ impl CellFollower {
                 }
                 CellEvent::Host { host, view: None } => {
                     self.mapped.remove(host);
+                    new_hosts.remove(host);
                     let command = Command::UnmapHost { host: *host };
-                    if let Ok(Err(refusal)) = self.control().submit(command).await {
-                        tracing::warn!(%host, %refusal, "a removed host is kept");
+                    match self.control().submit(command).await {
+                        // Whoever had the cell remove the host may have unmapped it already.
+                        Ok(Ok(_) | Err(Refusal::NotFound { .. })) | Err(_) => {}
+                        Ok(Err(refusal)) => {
+                            tracing::warn!(%host, %refusal, "a removed host is kept");
+                        }
                     }
                 }
                 _ => {}

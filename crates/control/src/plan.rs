@@ -319,8 +319,7 @@ impl Planner {
             }
             Ok(SearchResults::NoHost { .. }) => {
                 ongoing.span.fail("no host is feasible");
-                let corrections = ongoing.placing.discard_found();
-                apply_corrections(context.scheduler, state, &corrections);
+                apply_corrections(context.scheduler, state, &ongoing.placing.discard_found());
                 let plan = self.no_host_plan(context, &ongoing, ongoing.placing.unclaimed());
                 context.plans.push(plan);
             }

@@ -1,8 +1,10 @@
 //! Which replica ranks hosts for which builds and moves.
 //!
-//! The replica that accepted a request ranks hosts for it, so that all replicas share that work. If that replica
-//! ends, the one that leads takes over its work. Which replica does the work changes only how long it takes: if two
-//! replicas place the same build, the first claim is accepted and the other one is refused.
+//! A build is ranked by the replica that accepted its request, so that all replicas share that work. A move begins to
+//! wait for a host only when its cell has reserved the instance, so it is ranked by the replica that recorded the
+//! cell's answer: the one that led then. If the replica ends that took the work, the one that leads takes it over.
+//! Which replica does the work changes only how long it takes: if two replicas place the same build, the first claim is
+//! accepted and the other one is refused.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -49,7 +51,7 @@ impl Rankers {
         }
     }
 
-    /// Records whether some work waits for hosts, and for new work the replica that accepted its request.
+    /// Records whether some work waits for hosts, and for new work the replica `origin`, whose command made it wait.
     fn note_work(&mut self, id: Uuid, waits: bool, origin: u64, at: Instant) {
         if waits {
             self.waiting.entry(id).or_insert((origin, at));
@@ -69,8 +71,8 @@ impl Rankers {
         (self.waiting.get(&id)).is_some_and(|(owner, _)| *owner == own)
     }
 
-    /// Whether the replica that leads, `own`, has to rank hosts for this work: it accepted the request itself, or the
-    /// replica that did is unknown, gone or silent.
+    /// Whether the replica that leads, `own`, has to rank hosts for this work: it took the work itself, or the replica
+    /// that did is unknown, gone or silent.
     pub(crate) fn is_due(&self, id: Uuid, own: u64, at: Instant) -> bool {
         let Some((owner, since)) = self.waiting.get(&id) else {
             return true;

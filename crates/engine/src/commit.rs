@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use placewright_journal::{AppendError, Journal};
+use placewright_journal::{AppendError, Journal, JournalError};
 
 use crate::entries::EntryChunk;
 use crate::error::StoreError;
 use crate::shared::{CommandBatch, Shared};
+use crate::start_anew::start_anew;
 use crate::submission::Decided;
 use crate::undo::{
     answer_unavailable, catch_up, publish_progress, requeue, submissions, undo_all,
@@ -182,6 +183,11 @@ fn requeue_after_conflict<M: Machine>(
     publish_progress(shared, &state);
     let missed = state.applied - applied_before;
     drop(state);
+    let caught_up = match caught_up {
+        // This replica was away for so long that the entries of the other writer were trimmed.
+        Err(StoreError::Journal(JournalError::Trimmed { .. })) => start_anew(shared, journal),
+        caught_up => caught_up,
+    };
     match caught_up {
         Ok(()) => {
             shared.observer.conflict(undone.len(), missed);

@@ -7,18 +7,17 @@ use std::time::{Duration, Instant};
 
 use placewright_journal::{AppendError, Journal, JournalError, Resolution};
 
+use crate::Machine;
 use crate::entries::EntryChunk;
 use crate::envelope::{self, LeaderNote};
 use crate::error::StoreError;
 use crate::leadership::{TakeoverReason, now_ms};
 use crate::pending;
-use crate::recover::{self, Recovered};
 use crate::replica_state::ReplicaState;
 use crate::resolve::RETRY_PAUSE;
 use crate::shared::Shared;
-use crate::throttle::Throttle;
+use crate::start_anew::start_anew;
 use crate::undo::{self, publish_progress};
-use crate::{Machine, RecoverError};
 
 /// How long a follower waits before it sends again the commands that no replica has taken. The new leader may not have
 /// read yet that it leads.
@@ -153,41 +152,6 @@ fn apply<M: Machine>(shared: &Shared<M>, chunk: EntryChunk) -> Result<(), StoreE
         pending::decide_without_entry(shared, replica, &shared.state.read());
     }
     applied
-}
-
-/// Recovers the state from the newest snapshot, because the entries that this replica needs next were trimmed.
-fn start_anew<M: Machine>(shared: &Shared<M>, journal: &mut dyn Journal) -> Result<(), StoreError> {
-    let (to_the_end, no_observer) = (u64::MAX, &());
-    let unlimited = &mut Throttle::unlimited();
-    let recovered = recover::recover_until::<M>(journal, to_the_end, no_observer, unlimited);
-    let Recovered {
-        mut machine,
-        sequence,
-        leader,
-        ..
-    } = recovered.map_err(|error| match error {
-        RecoverError::Store(error) => error,
-        error => StoreError::Recovery(error.to_string()),
-    })?;
-    let mut state = shared.state.write();
-    machine.take_place_of(&state.machine);
-    state.machine = machine;
-    state.applied = sequence;
-    state.rollbacks += 1;
-    shared.durable.store(sequence, Ordering::Release);
-    publish_progress(shared, &state);
-    shared.recent.write().clear();
-    drop(state);
-    if let Some(replica) = &shared.replica {
-        // The entries of the commands that were sent may be among the entries that this replica has skipped.
-        pending::forget_sent(replica);
-        match leader {
-            Some(leader) => pending::change_leader(shared, replica, leader),
-            // The entry that names the leader is among the skipped ones, so another replica may lead by now.
-            None => pending::forget_leader(shared, replica),
-        }
-    }
-    Ok(())
 }
 
 /// Appends an entry that names this replica as the leader. Once this replica reads the entry, it leads.

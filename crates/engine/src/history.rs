@@ -33,12 +33,13 @@ pub(crate) enum HistoryRequest {
     Stop,
 }
 
-/// The number of chunks that are cached: a slow follower that went back requests the rest of a chunk later,
-/// and other followers request the same entries.
+/// The number of chunks that are cached. A slow follower may use only the beginning of a chunk and request the rest
+/// later (`Follower::go_back_to`), and several followers may request the same entries.
 const CACHED_CHUNKS_MAX: usize = 2;
 
-/// Answers requests until it is told to stop. When `end_acceptances` has grown, the journal may have lost entries, so
-/// the thread accepts the journal's present end, too, and forgets the cached entries.
+/// Answers requests until it is told to stop. `end_acceptances` is how often the writer has accepted the present end of
+/// the journal after a possible loss of entries. When it has grown, this thread has its own handle on the journal
+/// accept the present end, too, and forgets the cached entries.
 pub(crate) fn run(
     mut journal: Box<dyn Journal>,
     requests: &mpsc::Receiver<HistoryRequest>,
@@ -46,7 +47,7 @@ pub(crate) fn run(
 ) {
     let mut known_end_acceptances = 0;
     let mut cached: VecDeque<Arc<EntryChunk>> = VecDeque::with_capacity(CACHED_CHUNKS_MAX);
-    // Requests that were received while one for the end was answered, and that are not answered yet.
+    // Requests that were taken from the channel together with one for the end, and that are not answered yet.
     let mut postponed: VecDeque<HistoryRequest> = VecDeque::new();
     while let Ok(request) = postponed.pop_front().map_or_else(|| requests.recv(), Ok) {
         placewright_tasks::injection_point(placewright_tasks::Task::EngineHistory);

@@ -49,6 +49,7 @@ mod shared;
 mod snapshot;
 mod snapshot_schedule;
 mod standing;
+mod start_anew;
 mod submission;
 mod submit;
 mod throttle;

@@ -257,7 +257,10 @@ fn follow<M: Machine>(shared: &Shared<M>, replica: &ReplicaState<M>, leadership:
 pub(crate) fn forget_leader<M: Machine>(shared: &Shared<M>, replica: &ReplicaState<M>) {
     let mut pending = replica.pending.lock();
     *replica.next_leader.lock() = None;
-    replica.leadership.send_replace(Leadership::default());
+    let unknown = Leadership::default();
+    replica.received.begin(unknown.epoch);
+    replica.link.leader_changed(&unknown);
+    replica.leadership.send_replace(unknown);
     let waiting = std::mem::take(&mut shared.queue.lock().waiting);
     give_back(replica, &mut pending, waiting);
 }

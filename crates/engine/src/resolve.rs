@@ -15,6 +15,7 @@ use placewright_journal::{Journal, JournalError, Resolution};
 use crate::Machine;
 use crate::error::{StoreError, SubmitError};
 use crate::shared::{CommandBatch, Shared};
+use crate::start_anew::start_anew;
 use crate::submission::{Decided, Submission};
 use crate::undo::{
     answer_unavailable, catch_up, publish_progress, requeue, submissions, undo_all,
@@ -49,6 +50,10 @@ pub(crate) fn resolve_append<M: Machine>(
                 shared.observer.append_resolved(false);
                 return requeue(shared, submissions(in_doubt));
             }
+            Err(error @ StoreError::Journal(JournalError::Trimmed { .. })) => {
+                // Another replica took over meanwhile, and its snapshot covers the entries in doubt.
+                return skip_trimmed(shared, journal, in_doubt, error);
+            }
             Err(error) => Arc::new(error),
         };
         let is_lost = matches!(
@@ -73,6 +78,23 @@ pub(crate) fn resolve_append<M: Machine>(
             return;
         }
         std::thread::sleep(RETRY_PAUSE);
+    }
+}
+
+/// Ends the commands `in_doubt`, whose outcome is not in the journal any more, and recovers the state from the newest
+/// snapshot. If that fails, the next append conflicts, and it is tried again.
+fn skip_trimmed<M: Machine>(
+    shared: &Shared<M>,
+    journal: &mut dyn Journal,
+    in_doubt: Vec<Decided<M>>,
+    reason: StoreError,
+) {
+    let reason = Arc::new(reason);
+    for decided in in_doubt {
+        (decided.submission).fail(SubmitError::Unknown(Arc::clone(&reason)));
+    }
+    if start_anew(shared, journal).is_ok() {
+        *shared.append_failed.lock() = None;
     }
 }
 

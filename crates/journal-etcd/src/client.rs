@@ -461,10 +461,16 @@ fn read_password(path: &Path) -> Result<String, Failure> {
     let failure = |reason: String| Failure::refused(format!("{}: {reason}", path.display()));
     let file = std::fs::File::open(path).map_err(|error| failure(error.to_string()))?;
     let mut password = String::new();
-    file.take(PASSWORD_BYTES_MAX)
+    // With two bytes for a line end, and one that shows that the password is longer.
+    file.take(PASSWORD_BYTES_MAX + 3)
         .read_to_string(&mut password)
         .map_err(|error| failure(error.to_string()))?;
     let password = password.trim_end_matches(['\r', '\n']);
+    if password.len() as u64 > PASSWORD_BYTES_MAX {
+        return Err(failure(format!(
+            "it has more than {PASSWORD_BYTES_MAX} bytes"
+        )));
+    }
     if password.is_empty() {
         return Err(failure("it holds no password".into()));
     }

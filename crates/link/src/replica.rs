@@ -143,7 +143,8 @@ pub enum FromLeader {
     News(LeaderNews),
 }
 
-/// The news that a leader sends to a follower while it leads: replies, new entries of the journal, and the followers.
+/// The news that a leader sends to a follower while it leads: replies, new entries of the journal, how far they are
+/// durable, and the followers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaderNews {
     /// Replies to commands that made no entry, each with the number of the command.

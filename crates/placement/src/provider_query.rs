@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::candidates::QueryRefusal;
 use crate::candidates::lookup::{
     AnyOf, SetFilter, aggregate_ids, any_of_traits, capacity_word, class_id, deduplicated,
-    provider_named, trait_ids,
+    provider_by_uuid_text, trait_ids,
 };
 use crate::ids::{AggregateId, ProviderId, TraitId};
 use crate::slot_set::bits;
@@ -62,7 +62,7 @@ pub fn find_providers_among(
     let mut filter = SetFilter::default();
     let mut tree = None;
     if let Some(text) = query.in_tree.as_deref().filter(|text| !text.is_empty()) {
-        let Some(member) = provider_named(state, text) else {
+        let Some(member) = provider_by_uuid_text(state, text) else {
             return Ok(Vec::new());
         };
         tree = state.provider(member).map(|provider| provider.root);
@@ -135,7 +135,7 @@ fn requested_provider(
         found = Some(state.provider_id_by_name(name).ok_or(NoSuchProvider)?);
     }
     if let Some(uuid) = query.uuid.as_deref().filter(|uuid| !uuid.is_empty()) {
-        let id = provider_named(state, uuid).ok_or(NoSuchProvider)?;
+        let id = provider_by_uuid_text(state, uuid).ok_or(NoSuchProvider)?;
         if found.is_some_and(|found| found != id) {
             return Err(NoSuchProvider);
         }

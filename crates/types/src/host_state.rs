@@ -12,8 +12,8 @@ use uuid::Uuid;
 
 use crate::platform::Platform;
 
-/// The versions of the compute service that begin to do something new, in rising order. Others may rely on it only once
-/// all compute services of a cell have the version.
+/// The versions of the compute service that begin to do something new, in rising order. Others may rely on what a
+/// version brings only once no compute service of the cell has an earlier version.
 pub const SERVICE_VERSIONS: [u32; 1] = [OWNER_TRAIT_SINCE];
 
 /// The version of this release's compute service: the last one of [`SERVICE_VERSIONS`].
@@ -112,7 +112,9 @@ pub struct HostReport {
     pub instances: Vec<InstanceReport>,
     /// Why the host is disabled for new instances; `None` if it is enabled.
     pub disabled: Option<String>,
-    /// Whether an operator has forced the host down, whatever its agent reports.
+    /// Whether the host counts as down although its agent reports. An agent of a cell sends false. Control replaces it
+    /// before the scheduler applies the report: true also if an operator has forced the host down, or its cell reports
+    /// its agent as silent.
     pub is_forced_down: bool,
 }
 
@@ -136,7 +138,7 @@ pub enum HostUpdate {
     InstanceWent(Uuid, Load),
     /// The host was disabled for this reason, or enabled again (`None`).
     Disabled(Option<String>),
-    /// Whether an operator has forced the host down, whatever its agent reports.
+    /// Whether the host counts as down although its agent reports; see [`HostReport::is_forced_down`].
     ForcedDown(bool),
     /// The host no longer exists.
     Gone,

@@ -2,11 +2,11 @@
 
 use uuid::Uuid;
 
-/// The most hosts of a ranking that are kept: the best one and the next best ones.
+/// The maximum number of hosts of a ranking that are kept: the best one and the next best ones.
 pub const RANKED_HOSTS_MAX: usize = 5;
-/// The most hosts that are kept of those that other claims took in earlier rounds.
+/// The maximum number of hosts that are kept of those that other claims took in earlier rounds.
 pub const LOST_HOSTS_MAX: usize = 8;
-/// The most cells that are kept of those that were avoided because they were silent.
+/// The maximum number of cells that are kept of those that were avoided because they were silent.
 pub const AVOIDED_CELLS_MAX: usize = 8;
 
 /// How hosts were ranked for one instance: the part of it that is kept.

@@ -32,8 +32,9 @@ export class FleetData {
   apply(event) {
     for (const [name, values] of Object.entries(this.values)) {
       if (!event[name]) continue;
-      values.length = event[`${name}_from`]; // After a broken stream, some of the values come again.
-      values.push(...event[name]);
+      // After a broken stream, some of the values come again. A server of an earlier release sends no numbers.
+      const from = event[`${name}_from`] ?? values.length;
+      event[name].forEach((value, index) => { values[from + index] = value; });
     }
     for (const [slot, uuid, host, node, cell, zone, aggregates, traits, shape] of event.hosts) {
       const known = this.hosts.get(slot);

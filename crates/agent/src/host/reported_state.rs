@@ -180,7 +180,7 @@ impl Host {
                 _ => {}
             }
         }
-        // Every update except `HostUpdate::Facts` contains the load.
+        // Of the updates made above, only `HostUpdate::Facts` does not contain the load.
         let has_load = updates
             .iter()
             .any(|update| !matches!(update, HostUpdate::Facts(_)));

@@ -2,7 +2,7 @@
 
 use placewright_auth::Rule;
 use placewright_conductor::HostId;
-use placewright_conductor::super_conductor::{Change, Command, Refusal, Service};
+use placewright_conductor::super_conductor::{Change, Command, Refusal, Service, is_host_used};
 use placewright_http::{ApiError, ApiResult, Reply};
 use placewright_link::CellOperation;
 use serde_json::{Value, json};
@@ -219,16 +219,23 @@ pub(crate) async fn delete(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
         let message = format!("Host {name} is up: its agent would bring the service back.");
         return Err(ApiError::conflict(message));
     }
-    match request.submit(Command::UnmapHost { host }).await? {
-        Ok(_) => {}
-        Err(Refusal::InUse { .. }) => {
-            let message = format!("Servers or moves still hold something of host {name}.");
-            return Err(ApiError::conflict(message));
-        }
-        Err(refusal) => return Err(error::from_refusal(refusal)),
+    let in_use = || {
+        ApiError::conflict(format!(
+            "Servers or moves still hold something of host {name}."
+        ))
+    };
+    let is_used = request.read(|control, _| is_host_used(&control.placement, host));
+    if is_used.await {
+        return Err(in_use());
     }
+    // The cell comes first: if it cannot be reached, or refuses, nothing has changed and the request can be repeated.
     request
         .run_in_cell(cell, CellOperation::RemoveHost { host })
         .await?;
-    Ok(Reply::empty(204))
+    match request.submit(Command::UnmapHost { host }).await? {
+        // The cell has told control of the removal, which has unmapped the host.
+        Ok(_) | Err(Refusal::NotFound { .. }) => Ok(Reply::empty(204)),
+        Err(Refusal::InUse { .. }) => Err(in_use()),
+        Err(refusal) => Err(error::from_refusal(refusal)),
+    }
 }

@@ -148,7 +148,7 @@ struct Page {
     /// The reservation of memory for a page of the maximum length. `None` while the page is shorter than
     /// [`SMALL_RESPONSE_BYTES`], because such responses count against no budget.
     permit: Option<MemoryPermit>,
-    /// The last server that was read, which may have been deleted meanwhile.
+    /// The last server of the page; as long as the page is empty, the first server that was left out.
     last_id: Option<InstanceId>,
     /// Whether the page was cut because of its size, and more servers follow.
     is_cut: bool,

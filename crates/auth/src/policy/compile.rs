@@ -363,7 +363,8 @@ fn compile_check(check: &Check, indexes: &HashMap<&str, usize>) -> Node {
     }
 }
 
-/// Warnings about a file: rules that are never evaluated, and credentials that no caller has.
+/// Warnings about a file: rules that are never evaluated, credentials that no caller has, and placeholders that no
+/// operation has.
 fn warnings(named_rules: &[NamedRule<'_>], overrides: &[NamedRule<'_>]) -> Vec<PolicyWarning> {
     let evaluated_names: Vec<&str> = Rule::ALL
         .iter()
@@ -404,8 +405,11 @@ fn warnings(named_rules: &[NamedRule<'_>], overrides: &[NamedRule<'_>]) -> Vec<P
                     did_you_mean(nearest)
                 ));
             }
-            if let Check::Role(text) | Check::Credential(_, text) | Check::Literal(_, text) = leaf {
-                for key in text
+            if let Check::Role(template)
+            | Check::Credential(_, template)
+            | Check::Literal(_, template) = leaf
+            {
+                for key in template
                     .keys()
                     .filter(|key| !matches!(*key, "project_id" | "user_id"))
                 {

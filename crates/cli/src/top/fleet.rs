@@ -14,17 +14,18 @@ pub(super) type ShapeClass = (String, i64, i64, i64);
 
 /// The data of one event of the stream. Values of further kinds, such as traits, are not read. The lists of cells,
 /// zones and shapes have new values only. Each value has a number of its kind, by which the rows of hosts name it;
-/// `…_from` is the number of the first one. After a broken stream, some of the values come again.
+/// `…_from` is the number of the first one. A server of an earlier release does not send it, and continues its numbers.
+/// After a broken stream, some of the values come again.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Event {
     /// The UUID and the name of each cell; `None` stands for no cell.
     cells: Vec<Option<(String, String)>>,
-    cells_from: usize,
+    cells_from: Option<usize>,
     zones: Vec<Option<String>>,
-    zones_from: usize,
+    zones_from: Option<usize>,
     shapes: Vec<Vec<ShapeClass>>,
-    shapes_from: usize,
+    shapes_from: Option<usize>,
     hosts: Vec<HostRow>,
     /// Of each host: the slot, the condition, a value that is not read, the number of instances, and what is used of
     /// each class of its shape.
@@ -84,11 +85,14 @@ pub(super) struct Total {
     pub(super) physical: i64,
 }
 
-/// Puts values of an event at their numbers, of which the first is `from`.
-fn put_values<T>(values: &mut Vec<T>, from: usize, new: Vec<T>) {
-    if !new.is_empty() {
-        values.truncate(from);
-        values.extend(new);
+/// Puts values of an event at their numbers, of which the first is `from`; without it, they follow the known values.
+fn put_values<T>(values: &mut Vec<T>, from: Option<usize>, new: Vec<T>) {
+    let from = from.unwrap_or(values.len());
+    for (number, value) in (from..).zip(new) {
+        match values.get_mut(number) {
+            Some(known) => *known = value,
+            None => values.push(value),
+        }
     }
 }
 

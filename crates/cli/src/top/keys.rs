@@ -41,6 +41,7 @@ fn letter(letter: u8) -> Option<Key> {
         b'r' => Key::Reverse,
         b'c' => Key::NextCell,
         b'C' => Key::AllCells,
+        // They change the interval: a longer one is slower.
         b'+' => Key::Slower,
         b'-' => Key::Faster,
         b'k' => Key::Up,

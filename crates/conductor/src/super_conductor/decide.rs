@@ -13,6 +13,8 @@ mod repair;
 mod secrets;
 mod table;
 
+pub use cell::is_host_used;
+
 use std::sync::Arc;
 
 use placewright_placement::{self as placement, Timestamp};

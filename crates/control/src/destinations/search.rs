@@ -63,7 +63,7 @@ pub(super) async fn explain(
     placing: Option<&Placing>,
 ) -> Result<NoHostExplanation, DestinationsError> {
     let since = shared.scheduler.moment();
-    // Each lock of the scheduler may have to wait for other requests, so what was prepared for the search is used again.
+    // Each lock of the scheduler may have to wait for other requests, so what the search prepared is used again.
     let prepared = match placing.and_then(Placing::prepared) {
         Some(prepared) => Arc::clone(prepared),
         None => {

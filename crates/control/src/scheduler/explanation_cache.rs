@@ -21,9 +21,12 @@ use crate::machine::ControlMachine;
 
 /// The most explanations that are cached.
 const CACHED_MAX: usize = 16;
-/// Up to how many tests of a constraint on a root provider an explanation is computed by the thread that needs it. It
-/// then takes about as long as the switch to another thread and back: 0.1 ms for 10,000 hosts and five constraints.
-const QUICK_TESTS_MAX: usize = 131_072;
+/// Up to how many providers an explanation may be computed by the thread that needs it, if the query has one group of
+/// at most [`QUICK_CONSTRAINTS_MAX`] constraints. It then takes about as long as the switch to another thread and back:
+/// 0.1 ms for 10,000 hosts and five constraints.
+const QUICK_PROVIDERS_MAX: usize = 16_384;
+/// With more constraints, the search for the smallest impossible set may take milliseconds.
+const QUICK_CONSTRAINTS_MAX: usize = 10;
 
 /// Placement's explanation of a query.
 #[derive(Debug)]
@@ -75,16 +78,16 @@ fn all_serving(state: &State, query: &CandidateQuery, mut serving: Serving) -> V
     serving.roots
 }
 
-/// An upper bound of the number of constraints in a query.
-fn constraint_count_max(query: &CandidateQuery) -> usize {
-    let groups = query.groups.iter().map(|group| {
-        let lists = group.required.iter().chain(&group.member_of);
-        let list_length: usize = lists.map(Vec::len).sum();
-        let forbidden_count = group.forbidden.len() + group.forbidden_aggregates.len();
-        group.resources.len() + list_length + forbidden_count + 1
-    });
+/// Whether a query has one group, and so few constraints that an explanation takes little time.
+fn has_few_constraints(query: &CandidateQuery) -> bool {
+    let [group] = &*query.groups else {
+        return false;
+    };
+    let lists = group.required.iter().chain(&group.member_of);
+    let named_count: usize = lists.map(Vec::len).sum();
+    let forbidden_count = group.forbidden.len() + group.forbidden_aggregates.len();
     let of_root = query.root_required.len() + query.root_forbidden.len();
-    groups.sum::<usize>() + of_root + query.same_subtree.len()
+    group.resources.len() + named_count + forbidden_count + of_root <= QUICK_CONSTRAINTS_MAX
 }
 
 /// A logical time: how many computations of explanations had begun.
@@ -173,19 +176,25 @@ impl ExplanationCache {
         self.cached(|cached| cached.computed.number > since.begun && cached.query == *query)
     }
 
-    /// The explanation of a query, cached or computed, if it takes so little time that it may be computed on a thread that
-    /// must not block. Trees of several providers may have to be searched one by one, so none takes little time if there
-    /// are trees. The inner option is `None` for a query that names an unknown resource class or trait.
+    /// The explanation of a query, cached or computed, if it takes so little time that it may be computed on a thread
+    /// that must not block. Trees and hosts in reach of sharing providers may have to be searched one by one, so none
+    /// takes little time if there are any. The inner option is `None` for a query that names an unknown resource class
+    /// or trait.
     pub(super) fn compute_if_quick(
         &self,
         engine: &Engine<ControlMachine>,
         query: &CandidateQuery,
     ) -> Option<Option<Arc<QueryExplanation>>> {
-        let constraint_count = constraint_count_max(query);
+        if !has_few_constraints(query) {
+            return None;
+        }
         let computed = engine.read_now(|machine| {
             let state = machine.placement();
-            let test_count = state.roots().len().saturating_mul(constraint_count);
-            let is_quick = state.non_roots().is_empty() && test_count <= QUICK_TESTS_MAX;
+            let sharing_trait = state.sharing_trait();
+            let is_sharing = sharing_trait.is_some_and(|id| !state.trait_members(id).is_empty());
+            let is_quick = state.provider_slots() <= QUICK_PROVIDERS_MAX
+                && state.non_roots().is_empty()
+                && !is_sharing;
             is_quick.then(|| self.compute(state, query))
         });
         computed.map(|computed| self.insert(query, computed))

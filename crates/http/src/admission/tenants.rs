@@ -99,11 +99,17 @@ impl Tenants {
             sender
         };
         let now = self.started.elapsed();
-        let arrival = self.level.lock().arrive(request, now, make_waiter)?;
-        Ok(match (arrival, receiver) {
+        let (arrival, is_shared) = {
+            let mut level = self.level.lock();
+            let arrival = level.arrive(request, now, make_waiter);
+            (arrival, level.shared_until(now).is_some())
+        };
+        if is_shared {
+            self.watch_sharing();
+        }
+        Ok(match (arrival?, receiver) {
             (Arrival::Waiting(ticket), Some(receiver)) => {
                 self.change(|_, _| ());
-                self.watch_sharing();
                 Arrived::Waiting(WaitingTenant {
                     tenants: self,
                     ticket,
@@ -134,11 +140,16 @@ impl Tenants {
         result
     }
 
-    /// While requests wait and several projects are present: starts a task, if there is none yet, that starts waiting
-    /// requests when one project alone is present.
-    fn watch_sharing(self: &Arc<Self>) {
+    /// Whether requests wait while several projects are present.
+    fn is_shared_with_waiting(&self) -> bool {
         let now = self.started.elapsed();
-        if self.level.lock().shared_until(now).is_none()
+        self.level.lock().shared_until(now).is_some()
+    }
+
+    /// Starts a task, if there is none yet, that starts waiting requests when one project alone is present. To be
+    /// called while requests wait and several projects are present.
+    fn watch_sharing(self: &Arc<Self>) {
+        if self.is_sharing_watched.load(Ordering::Acquire)
             || Handle::try_current().is_err()
             || self.is_sharing_watched.swap(true, Ordering::AcqRel)
         {
@@ -155,7 +166,9 @@ impl Tenants {
             tenants.is_sharing_watched.store(false, Ordering::Release);
             tenants.change(|_, _| ());
             // A request that began to wait before the flag was reset started no task, so this checks again for it.
-            tenants.watch_sharing();
+            if tenants.is_shared_with_waiting() {
+                tenants.watch_sharing();
+            }
         });
     }
 

@@ -36,6 +36,8 @@ impl EtcdJournal {
         let keys = &self.store.keys;
         let first_held = trimmed.last + 1;
         self.delete_range(keys.batch(0), keys.batch(first_held))?;
+        // The records of a large batch have keys of their own: parts, which are written in the transaction of the
+        // batch, or uploads, which are written before it if they are too large for one transaction.
         self.delete_range(keys.parts(0), keys.parts(first_held))?;
         self.delete_range(keys.uploads(0), keys.uploads(first_held))?;
         let revision = self.delete_abandoned_uploads(first_held)?;
@@ -46,13 +48,13 @@ impl EtcdJournal {
     /// Moves the end of the trimmed entries to the last batch that ends before `before`, and returns it.
     fn move_trim(&mut self, before: u64) -> Result<LogEnd, JournalError> {
         loop {
-            let (at, trimmed, wanted) = self.find_trim(before)?;
+            let (trim_revision, trimmed, wanted) = self.find_trim(before)?;
             if wanted.last <= trimmed.last {
                 return Ok(trimmed);
             }
             let key = self.store.keys.trim();
             let request = TxnRequest {
-                compare: vec![kv::is_at(key.clone(), at)],
+                compare: vec![kv::is_at(key.clone(), trim_revision)],
                 success: vec![kv::put(key, encode_trim(&wanted))],
                 failure: Vec::new(),
             };
@@ -75,16 +77,16 @@ impl EtcdJournal {
         let head = store.known_head(kv::one(ranges.next()))?;
         let trim_key = kv::one(ranges.next());
         let trimmed = store.trimmed(trim_key.as_ref())?;
-        let holder = kv::one(ranges.next());
+        let batch_to_keep = kv::one(ranges.next());
         self.update_known_head(head)?;
         let end = self.known.head.end;
-        let wanted = match holder {
+        let wanted = match batch_to_keep {
             _ if before > end.last => end,
-            Some(holder) => self.end_before_batch(&holder)?,
+            Some(batch) => self.end_before_batch(&batch)?,
             None => trimmed,
         };
-        let at = trim_key.map_or(0, |found| found.mod_revision);
-        Ok((at, trimmed, wanted))
+        let trim_revision = trim_key.map_or(0, |found| found.mod_revision);
+        Ok((trim_revision, trimmed, wanted))
     }
 
     fn end_before_batch(&self, found: &KeyValue) -> Result<LogEnd, JournalError> {
@@ -135,15 +137,17 @@ impl EtcdJournal {
             let revision = kv::revision(&response);
             let mut ranges = kv::ranges(response);
             let head = store.known_head(kv::one(ranges.next()))?;
-            let Some(part) = kv::one(ranges.next()) else {
+            let Some(upload_part) = kv::one(ranges.next()) else {
                 return Ok(revision);
             };
-            let (Some(first), Some(id)) = (keys.number(&part.key), keys.id(&part.key)) else {
-                from = after(&part.key);
+            let (Some(first), Some(id)) =
+                (keys.number(&upload_part.key), keys.id(&upload_part.key))
+            else {
+                from = after(&upload_part.key);
                 continue;
             };
             let (start, end) = keys.upload(first, id);
-            if part.mod_revision < head.revision && !self.is_batch_of(first, id)? {
+            if upload_part.mod_revision < head.revision && !self.is_batch_of(first, id)? {
                 self.delete_range(start, end.clone())?;
             }
             from = end;

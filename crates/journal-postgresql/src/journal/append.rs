@@ -22,6 +22,7 @@ const RESOLVE_PAUSE: Duration = Duration::from_millis(20);
 pub(super) struct Pending {
     first: u64,
     id: [u8; 16],
+    /// The checksum of the batch before.
     previous: u32,
     appended_at: i64,
     payload: Vec<u8>,
@@ -42,14 +43,15 @@ enum AppendOutcome {
 }
 
 impl Pending {
-    /// Sends the append. True if it was made, and false if another writer was first; both are certain.
+    /// Sends the append. True if the batch was written. False if the head is not the expected one any more: another
+    /// writer was first, the store was sealed, or this append had already been written by an earlier attempt.
     async fn send(&self, session: &Session) -> Result<bool, Failure> {
         let LogEnd {
             last,
             checksum,
             record_bytes,
         } = self.head.end;
-        let warnings = session.warnings();
+        let warnings_before = session.warnings();
         let row = session
             .query_one(
                 APPEND,
@@ -69,13 +71,17 @@ impl Pending {
             )
             .await?;
         if session.get(&row, 0)? {
-            // The batch is committed. If anything fails from now on, it is not known whether the batch is durable.
-            let confirmed = session.confirm_after(warnings).await;
+            // The batch is committed. A server that stops waiting for its standbys commits nevertheless, and says so
+            // with a warning; after one, this waits until the batch is on the standbys. If anything fails from now on,
+            // it is not known whether the batch is durable.
+            let confirmed = session.confirm_after(warnings_before).await;
             return match confirmed {
                 Ok(()) => Ok(true),
                 Err(failure) => Err(Failure::new(Cause::Unknown, failure.reason)),
             };
         }
+        // On a server without synchronous standbys the statement does nothing either. That is a failure, and does not
+        // mean that the head has changed.
         session.check_standbys(&row, 1)?;
         Ok(false)
     }
@@ -97,7 +103,7 @@ impl PostgresqlJournal {
             }));
         }
         if self.known.end.last + 1 != next_sequence || records.is_empty() {
-            // This updates `known`: another writer may have appended.
+            // This updates `known`, because another writer may have appended. An empty append makes only these checks.
             self.read_state("append")?;
         }
         if let Some(sealed) = self.store.sealed(&self.known) {
@@ -203,8 +209,8 @@ impl PostgresqlJournal {
     /// Reads the head, and sends the statement again if the head is unchanged. Even a definite failure of the
     /// repeated statement proves nothing: the first one may still be under way.
     fn determine_outcome(&mut self, pending: &Arc<Pending>) -> Result<AppendOutcome, JournalError> {
-        // Only one attempt at each request is made, so that the caller, who repeats this, can refuse other commands
-        // between the attempts.
+        // No request whose outcome is not known is made again here, so that the caller, who repeats this, can refuse
+        // other commands between the attempts.
         match self.outcome_from_head(pending)? {
             AppendOutcome::Open => {}
             outcome => return Ok(outcome),
@@ -254,7 +260,7 @@ impl PostgresqlJournal {
     /// Whether the batch that begins with the first entry of an append is the batch of this append, and not of another.
     fn is_batch_of(&mut self, pending: &Pending) -> Result<bool, JournalError> {
         let first = pending.first;
-        let found = self.connection.repeat(|session| async move {
+        let found = self.connection.once(|session| async move {
             let row = session.query_one(READ_BATCH_ID, &[&int(first)]).await?;
             let id: Option<Vec<u8>> = session.get(&row, 0)?;
             Ok((id, session.uint(&row, 1)?))

@@ -79,9 +79,9 @@ where
         .collect()
 }
 
-/// The provider that a client named. Only the canonical form of a UUID in lower case matches; for any other text the
-/// result is `None`.
-pub(crate) fn provider_named(state: &State, text: &str) -> Option<ProviderId> {
+/// The provider with this UUID, as the client wrote it. Only the canonical form in lower case names a provider; for any
+/// other text the result is `None`.
+pub(crate) fn provider_by_uuid_text(state: &State, text: &str) -> Option<ProviderId> {
     let uuid = uuid::Uuid::try_parse(text).ok()?;
     let mut buffer = uuid::Uuid::encode_buffer();
     (&*uuid.hyphenated().encode_lower(&mut buffer) == text)

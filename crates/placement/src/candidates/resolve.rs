@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::lookup::{
-    AnyOf, SetFilter, aggregate_ids, any_of_traits, class_id, deduplicated, provider_named,
+    AnyOf, SetFilter, aggregate_ids, any_of_traits, class_id, deduplicated, provider_by_uuid_text,
     trait_ids,
 };
 use super::query::{CandidateQuery, QueryRefusal, RequestGroup};
@@ -93,7 +93,8 @@ pub(crate) fn resolve_group(state: &State, group: &RequestGroup) -> Resolved<Res
     }
     resolved.forbidden_aggregates = aggregate_ids(state, &group.forbidden_aggregates);
     if let Some(text) = &group.in_tree {
-        let Some(provider) = provider_named(state, text).and_then(|id| state.provider(id)) else {
+        let Some(provider) = provider_by_uuid_text(state, text).and_then(|id| state.provider(id))
+        else {
             return Resolved::Nothing;
         };
         resolved.tree = Some(provider.root);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
-use crate::candidates::lookup::{aggregate_ids, class_id, provider_named, trait_ids};
+use crate::candidates::lookup::{aggregate_ids, class_id, provider_by_uuid_text, trait_ids};
 use crate::candidates::resolve::{ResolvedGroup, ResolvedRoot};
 use crate::candidates::{CandidateQuery, GroupPolicy, QueryRefusal};
 use crate::ids::{AggregateId, ClassId, ProviderId, TraitId};
@@ -215,7 +215,7 @@ impl ConstraintList {
             self.add(constraint, ResolvedConstraint::Forbidden(index, ids[0]));
         }
         if let Some(uuid) = &group.in_tree {
-            let named = provider_named(state, uuid).and_then(|id| state.provider(id));
+            let named = provider_by_uuid_text(state, uuid).and_then(|id| state.provider(id));
             let constraint = Constraint::InTree(subject(), uuid.clone());
             match named {
                 None => self.add(constraint, ResolvedConstraint::Unsatisfiable),

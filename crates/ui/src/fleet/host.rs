@@ -26,10 +26,9 @@ pub(super) enum Condition {
     Up = 0,
     /// The host is up, but takes no new instances.
     Disabled = 1,
-    /// The host is silent.
+    /// The host is silent, or its agent says that it is down.
     Down = 2,
-    /// An operator, the host's agent, or its cell because the agent is silent, declared the host down; in a state of
-    /// the past only an operator.
+    /// An operator forced the host down.
     ForcedDown = 3,
     /// Placement has the host, but no agent reports it to the scheduler.
     Unreported = 4,

@@ -208,7 +208,7 @@ impl RacingScheduler {
                         return Ok(true);
                     }
                 }
-                // The only hosts that are still excluded are those that a claim of this decision found full.
+                // `demand` excludes nothing, so `placing` excludes only hosts that a claim of this decision found full.
                 _ if is_copy_current && demand.excluded_slots.is_empty() => {
                     self.results.no_room += 1;
                     return Ok(true);

@@ -49,7 +49,8 @@ pub(super) async fn place(
     let mut placing = Placing::new(Demand::new(Arc::clone(request), vec![instance]));
     loop {
         if find_hosts(replica, &mut placing, &mut placed)? != SearchResults::Ready {
-            // There is room for all, so no host can only mean that the scheduler does not see it.
+            // There is room for all requests. If no host was found, this scheduler's copy of the state does not show
+            // the room yet.
             placed.is_visible_retry = true;
             break;
         }

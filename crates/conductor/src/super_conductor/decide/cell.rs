@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use placewright_placement as placement;
+
 use super::{DecisionContext, Outcome, Refusal, exists, in_use};
 use crate::ids::{CellId, HostId};
 use crate::super_conductor::rows::{Cell, HostMapping};
@@ -94,14 +96,7 @@ impl DecisionContext<'_> {
     pub(super) fn unmap_host(&mut self, host: HostId) -> Result<Outcome, Refusal> {
         let row = self.state.hosts.get(&host);
         let row = row.ok_or_else(|| super::not_found("host", &host))?;
-        let provider = self.placement.provider_id(host.0);
-        let tree = provider.map(|root| self.placement.subtree(root));
-        let mut providers = tree.iter().flatten();
-        let is_used = |id: &placewright_placement::ProviderId| {
-            let provider = self.placement.provider(*id);
-            provider.is_some_and(|provider| !provider.consumers.is_empty())
-        };
-        if providers.any(is_used) {
+        if is_host_used(self.placement, host) {
             return Err(in_use("host", &host));
         }
         let name = row.name.clone();
@@ -111,4 +106,15 @@ impl DecisionContext<'_> {
         self.record(Change::Service(host, None));
         Ok(Outcome::Done)
     }
+}
+
+/// Whether consumers have allocations on the providers of a host.
+#[must_use]
+pub fn is_host_used(placement: &placement::State, host: HostId) -> bool {
+    let root = placement.provider_id(host.0);
+    let tree = root.map(|root| placement.subtree(root));
+    tree.iter().flatten().any(|id| {
+        let provider = placement.provider(*id);
+        provider.is_some_and(|provider| !provider.consumers.is_empty())
+    })
 }

@@ -42,8 +42,7 @@ impl DecisionContext<'_> {
                     spec: Some(to.clone()),
                     ..row.clone()
                 };
-                let change = Change::Move(*migration, Some(Box::new(row)));
-                self.changes.conductor.push(change);
+                self.record(Change::Move(*migration, Some(Box::new(row))));
             }
         }
         Outcome::Done

@@ -47,6 +47,9 @@ const CONNECTION: u8 = b'K';
 
 /// Time-out for messages that the other side can send without delay.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time that a successor has to prepare itself. It may have to run a command for its keys, which may take 10
+/// minutes (`secrets.key_command_timeout_ms`).
+const SUCCESSOR_TIMEOUT: Duration = Duration::from_secs(900);
 /// How long the end of the old process may take after its requests have ended: passing its connections, and closing the
 /// store.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(120);
@@ -188,15 +191,16 @@ fn serve_successor(stream: &UnixStream, hand_over: &HandOver) -> anyhow::Result<
         None => bail!("this process ends already"),
     }
     send(stream, COMPLETE, None)?;
-    // The successor may have to run a command for its keys before it says more, which may take minutes. If it ends, the
-    // stream ends, too.
-    stream.set_read_timeout(None)?;
+    stream.set_read_timeout(Some(SUCCESSOR_TIMEOUT))?;
     // A successor that cannot start disconnects here, and nothing has changed.
     if !matches!(receive(stream)?, Some((STOP, None))) {
         bail!("the successor went away");
     }
     if hand_over.listeners.lock().is_none() {
-        bail!("this process ends already");
+        // This process ends already. The end of the stream tells the successor that it has closed the store.
+        loop {
+            std::thread::park();
+        }
     }
     tracing::info!("another process takes this one's place");
     let (sender, connections) = channel();
