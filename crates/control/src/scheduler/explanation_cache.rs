@@ -40,16 +40,33 @@ pub struct QueryExplanation {
     pub(super) serving: Vec<u64>,
 }
 
-impl QueryExplanation {
+/// What is read of the state for a [`QueryExplanation`]. The rest is done without the state's lock, because commands may
+/// wait for it.
+struct ReadExplanation {
+    impossible: Vec<String>,
+    json: String,
+    serving: Vec<u64>,
+}
+
+impl ReadExplanation {
     /// Explains a query on the present state. `None` for a query that names an unknown resource class or trait.
-    fn compute(state: &State, query: &CandidateQuery) -> Option<Self> {
+    fn read(state: &State, query: &CandidateQuery) -> Option<Self> {
         let (found, serving) = explain_with_serving(state, query).ok()?;
-        let json = explanation::to_json(state, &found);
         Some(Self {
             impossible: impossible(&found),
-            json: RawValue::from_string(json).ok(),
+            json: explanation::to_json(state, &found),
             serving: all_serving(state, query, serving),
         })
+    }
+}
+
+impl From<ReadExplanation> for QueryExplanation {
+    fn from(read: ReadExplanation) -> Self {
+        Self {
+            impossible: read.impossible,
+            json: RawValue::from_string(read.json).ok(),
+            serving: read.serving,
+        }
     }
 }
 
@@ -114,21 +131,28 @@ impl StateVersion {
     }
 }
 
-/// An explanation, with the state that it belongs to.
-#[derive(Debug)]
-struct ComputedExplanation {
+/// An explanation that was found or read, with the state that it belongs to.
+struct NumberedExplanation {
     basis: StateVersion,
     /// The number of the computation that made the explanation, counted from 1.
     number: u64,
-    /// `None` for a query that names an unknown resource class or trait.
-    explanation: Option<Arc<QueryExplanation>>,
+    source: ExplanationSource,
 }
 
-/// A cached explanation, with the query that it belongs to.
+/// Where an explanation comes from. `None` stands for a query that names an unknown resource class or trait.
+enum ExplanationSource {
+    Cached(Option<Arc<QueryExplanation>>),
+    State(Option<ReadExplanation>),
+}
+
+/// A cached explanation, with the query and the state that it belongs to.
 #[derive(Debug)]
 struct CachedExplanation {
     query: CandidateQuery,
-    computed: ComputedExplanation,
+    basis: StateVersion,
+    /// The number of the computation that made the explanation, counted from 1.
+    number: u64,
+    explanation: Option<Arc<QueryExplanation>>,
 }
 
 /// Recent explanations, and the lock that a request over HTTP holds while it computes one.
@@ -158,7 +182,7 @@ impl ExplanationCache {
     ) -> Option<Option<Arc<QueryExplanation>>> {
         let all = self.cached.lock();
         let found = all.iter().rev().find(|cached| is_valid(cached));
-        found.map(|cached| cached.computed.explanation.clone())
+        found.map(|cached| cached.explanation.clone())
     }
 
     /// Waits until the caller, a request over HTTP, may compute an explanation; one does at a time.
@@ -173,7 +197,7 @@ impl ExplanationCache {
         query: &CandidateQuery,
         since: ExplanationTime,
     ) -> Option<Option<Arc<QueryExplanation>>> {
-        self.cached(|cached| cached.computed.number > since.begun && cached.query == *query)
+        self.cached(|cached| cached.number > since.begun && cached.query == *query)
     }
 
     /// The explanation of a query, cached or computed, if it takes so little time that it may be computed on a thread
@@ -188,16 +212,16 @@ impl ExplanationCache {
         if !has_few_constraints(query) {
             return None;
         }
-        let computed = engine.read_now(|machine| {
+        let found = engine.read_now(|machine| {
             let state = machine.placement();
             let sharing_trait = state.sharing_trait();
             let is_sharing = sharing_trait.is_some_and(|id| !state.trait_members(id).is_empty());
             let is_quick = state.provider_slots() <= QUICK_PROVIDERS_MAX
                 && state.non_roots().is_empty()
                 && !is_sharing;
-            is_quick.then(|| self.compute(state, query))
+            is_quick.then(|| self.find_or_read(state, query))
         });
-        computed.map(|computed| self.insert(query, computed))
+        found.map(|found| self.insert(query, found))
     }
 
     /// The explanation of a query that was refused before `since`, cached or computed; `None` if the query names an
@@ -211,21 +235,24 @@ impl ExplanationCache {
         if let Some(found) = self.computed_since(query, since) {
             return found;
         }
-        let computed = engine.read_now(|machine| self.compute(machine.placement(), query));
-        self.insert(query, computed)
+        let found = engine.read_now(|machine| self.find_or_read(machine.placement(), query));
+        self.insert(query, found)
     }
 
-    /// The explanation of a query on this state, cached or computed.
-    fn compute(&self, state: &State, query: &CandidateQuery) -> ComputedExplanation {
+    /// The explanation of a query on this state, cached or read from it.
+    fn find_or_read(&self, state: &State, query: &CandidateQuery) -> NumberedExplanation {
         let basis = StateVersion::of(state);
         // A reused explanation counts as a new computation, because it is valid for all refusals until now.
         let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
-        let known = self.cached(|cached| cached.computed.basis == basis && cached.query == *query);
-        let compute = || QueryExplanation::compute(state, query).map(Arc::new);
-        ComputedExplanation {
+        let known = self.cached(|cached| cached.basis == basis && cached.query == *query);
+        let source = match known {
+            Some(known) => ExplanationSource::Cached(known),
+            None => ExplanationSource::State(ReadExplanation::read(state, query)),
+        };
+        NumberedExplanation {
             basis,
             number,
-            explanation: known.unwrap_or_else(compute),
+            source,
         }
     }
 
@@ -233,9 +260,12 @@ impl ExplanationCache {
     fn insert(
         &self,
         query: &CandidateQuery,
-        computed: ComputedExplanation,
+        found: NumberedExplanation,
     ) -> Option<Arc<QueryExplanation>> {
-        let explanation = computed.explanation.clone();
+        let explanation = match found.source {
+            ExplanationSource::Cached(explanation) => explanation,
+            ExplanationSource::State(read) => read.map(|read| Arc::new(read.into())),
+        };
         let mut cached = self.cached.lock();
         cached.retain(|older| older.query != *query);
         if cached.len() >= CACHED_MAX {
@@ -243,7 +273,9 @@ impl ExplanationCache {
         }
         cached.push_back(CachedExplanation {
             query: query.clone(),
-            computed,
+            basis: found.basis,
+            number: found.number,
+            explanation: explanation.clone(),
         });
         explanation
     }
