@@ -348,7 +348,7 @@ impl<W> TenantLevel<W> {
     /// The time that an eighth of the processors needs to build an instance. While several projects are present,
     /// requests for instances are accepted at this pace, and their instances should be placed at it.
     #[must_use]
-    pub fn instance_time(&self) -> Duration {
+    pub fn time_per_instance(&self) -> Duration {
         self.time_of_work(INSTANCE_COST_US)
     }
 

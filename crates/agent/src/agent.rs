@@ -119,8 +119,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts an agent: lists hosts and guests, removes guests that were not built or removed to the end, then connects
-    /// to the cell and writes to placement until it is stopped.
+    /// Starts an agent: lists hosts and guests, and removes the guests whose build or removal was interrupted. Then it
+    /// connects to the cell and writes to placement until it is stopped.
     ///
     /// # Errors
     ///

@@ -17,13 +17,14 @@ pub struct ComputeOptions {
     /// How requests are translated to placement queries. A request that cannot be translated is
     /// rejected.
     pub translate: TranslateOptions,
-    /// The images with known properties.
+    /// The properties of another service's images, from the operator's file. Not used if `serves_images` is set.
     pub images: Arc<Images>,
     /// The device profiles that flavors may name.
     pub device_profiles: Arc<DeviceProfiles>,
     /// Whether servers are created from control's own images, and from no others.
     pub serves_images: bool,
-    /// Whether control serves the Network API. It has no networks then, so a server cannot ask for one.
+    /// Whether control serves the Network API. It serves it only to answer that there are no networks, so a server
+    /// cannot ask for one then. If it does not, the drivers may provide networks.
     pub serves_network_api: bool,
     /// What users see of the topology.
     pub visible_topology: VisibleTopology,

@@ -156,11 +156,13 @@ impl UserArgs {
                 let (password, is_random) = password.choose()?;
                 let body = json!({"user": {"name": name, "password": password}});
                 let made = api.call(Method::POST, "/users", Some(&body)).await?;
+                // The user exists now, so the password is said even if the role cannot be given.
+                say_password(name, &password, is_random)?;
                 let id = text(&made["user"]["id"]);
-                if let Some(project) = project {
-                    set_role(api, Method::PUT, (id, project, role)).await?;
+                match project {
+                    Some(project) => set_role(api, Method::PUT, (id, project, role)).await,
+                    None => Ok(()),
                 }
-                say_password(name, &password, is_random)
             }
             UserCommand::Password { name, password } => {
                 let (password, is_random) = password.choose()?;

@@ -137,9 +137,9 @@ impl MoveDecision {
 /// The reply of a cell to a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The cell does not refuse the message: its journal has what the message changes, from this delivery or an
-    /// earlier one, or there is nothing to change. A decision about a move that does not wait for one yet has
-    /// no effect, and control sends it again.
+    /// The cell does not refuse the message: its journal has what the message changes, from this delivery or an earlier
+    /// one, or there is nothing to change. If `ConfirmOrRevert` arrives before the move waits for a decision, it is
+    /// accepted without an effect, and control sends it again.
     Accepted,
     /// The cell refuses the message for this reason. It would also refuse another copy of the same delivery.
     Refused(String),

@@ -181,6 +181,12 @@ impl ControlHandle {
         self.shared.engine.wait_durable(reading).await
     }
 
+    /// Whether a cell is configured, so that operations can be sent to it.
+    #[must_use]
+    pub fn has_link(&self, cell: CellId) -> bool {
+        self.link(cell).is_ok()
+    }
+
     /// Performs an operation that a cell decides alone: shelve, rebuild, remove a host.
     ///
     /// # Errors

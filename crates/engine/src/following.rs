@@ -189,7 +189,10 @@ pub(crate) fn resolve<M: Machine>(
 ) {
     while !shared.queue.lock().is_closed {
         match journal.resolve() {
-            Ok(Resolution::Kept | Resolution::NotKept) => return,
+            // If the entry is trimmed, the next reading of the journal recovers the state from a snapshot.
+            Ok(Resolution::Kept | Resolution::NotKept) | Err(JournalError::Trimmed { .. }) => {
+                return;
+            }
             Err(error @ JournalError::Lost { .. }) => {
                 return report_failure_and_pause(shared, replica, StoreError::Journal(error));
             }

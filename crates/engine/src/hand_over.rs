@@ -5,12 +5,14 @@
 
 use std::collections::VecDeque;
 
-use placewright_journal::{AppendError, Journal};
+use placewright_journal::{AppendError, Journal, JournalError};
 
 use crate::envelope::{self, LeaderNote};
+use crate::error::StoreError;
 use crate::leadership::{TakeoverReason, now_ms};
 use crate::replica_state::{NextLeader, ReplicaState};
 use crate::shared::Shared;
+use crate::start_anew::start_anew;
 use crate::undo::{
     catch_up, publish_progress, requeue, submissions, undo_all, wait_for_second_thread,
 };
@@ -45,11 +47,15 @@ pub(crate) fn hand_over<M: Machine>(
     if let Err(AppendError::Unknown(_)) = journal.append(shared.durable() + 1, &[&record]) {
         following::resolve(shared, replica, journal);
     }
-    {
+    let caught_up = {
         let mut state = shared.state.write();
-        // An error shows at the next append.
-        let _ = catch_up(shared, journal, &mut state);
+        let caught_up = catch_up(shared, journal, &mut state);
         publish_progress(shared, &state);
+        caught_up
+    };
+    // Any other error shows at the next append, and so does a failure to start anew.
+    if let Err(StoreError::Journal(JournalError::Trimmed { .. })) = caught_up {
+        let _ = start_anew(shared, journal);
     }
     requeue(shared, submissions(undone));
 }

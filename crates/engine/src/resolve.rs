@@ -51,8 +51,8 @@ pub(crate) fn resolve_append<M: Machine>(
                 return requeue(shared, submissions(in_doubt));
             }
             Err(error @ StoreError::Journal(JournalError::Trimmed { .. })) => {
-                // Another replica took over meanwhile, and its snapshot covers the entries in doubt.
-                return skip_trimmed(shared, journal, in_doubt, error);
+                // The entries that this process has not applied are trimmed already.
+                return skip_trimmed(shared, journal, in_doubt, (known_outcome, error));
             }
             Err(error) => Arc::new(error),
         };
@@ -81,20 +81,29 @@ pub(crate) fn resolve_append<M: Machine>(
     }
 }
 
-/// Ends the commands `in_doubt`, whose outcome is not in the journal any more, and recovers the state from the newest
-/// snapshot. If that fails, the next append conflicts, and it is tried again.
+/// Recovers the state from the newest snapshot, and ends the commands `in_doubt`, whose entries the journal would not
+/// show any more. If the recovery fails, the next append conflicts, and it is tried again.
 fn skip_trimmed<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,
     in_doubt: Vec<Decided<M>>,
-    reason: StoreError,
+    (known_outcome, reason): (Option<Resolution>, StoreError),
 ) {
-    let reason = Arc::new(reason);
-    for decided in in_doubt {
-        (decided.submission).fail(SubmitError::Unknown(Arc::clone(&reason)));
+    if let Err(error) = start_anew(shared, journal) {
+        shared.observer.following_failed(&Arc::new(error));
     }
-    if start_anew(shared, journal).is_ok() {
-        *shared.append_failed.lock() = None;
+    if let Some(outcome) = known_outcome {
+        shared.observer.append_resolved(outcome == Resolution::Kept);
+    }
+    match known_outcome {
+        Some(Resolution::Kept) => in_doubt.into_iter().for_each(Decided::answer),
+        Some(Resolution::NotKept) => requeue(shared, submissions(in_doubt)),
+        None => {
+            let reason = Arc::new(reason);
+            for decided in in_doubt {
+                (decided.submission).fail(SubmitError::Unknown(Arc::clone(&reason)));
+            }
+        }
     }
 }
 

@@ -35,9 +35,7 @@ pub(crate) fn start_anew<M: Machine>(
     state.applied = sequence;
     state.rollbacks += 1;
     shared.durable.store(sequence, Ordering::Release);
-    publish_progress(shared, &state);
     shared.recent.write().clear();
-    drop(state);
     if let Some(replica) = &shared.replica {
         // The entries of the commands that were sent may be among the entries that this replica has skipped.
         pending::forget_sent(replica);
@@ -47,5 +45,9 @@ pub(crate) fn start_anew<M: Machine>(
             None => pending::forget_leader(shared, replica),
         }
     }
+    // Whoever waits for this has to see that the leader has changed, and must not trust a value of the old state.
+    publish_progress(shared, &state);
+    drop(state);
+    *shared.append_failed.lock() = None;
     Ok(())
 }

@@ -141,10 +141,10 @@ impl AdmissionControl {
     }
 
     /// The time in which one instance is accepted while several projects send requests, which limits the pace of
-    /// requests for instances; see [`TenantLevel::instance_time`](placewright_admission::TenantLevel::instance_time).
+    /// requests for instances; see `TenantLevel::time_per_instance` of the admission crate.
     #[must_use]
-    pub fn instance_time(&self) -> Duration {
-        self.0.tenants.instance_time()
+    pub fn time_per_instance(&self) -> Duration {
+        self.0.tenants.time_per_instance()
     }
 
     /// The seats and waiting requests of the operators' level, and of each pool of the tenants' level.

@@ -220,6 +220,11 @@ impl CostlyExecutor {
             if let Some(place) = queue.start(caller, length) {
                 return Ok(self.shared.new_permit(place));
             }
+            let is_full = queue.waiting() >= options.waiting_max
+                || queue.waiting_of(caller, length) >= options.waiting_per_caller_max;
+            if is_full {
+                queue.forget(oneshot::Sender::is_closed);
+            }
             if queue.waiting() >= options.waiting_max {
                 return Err(CostlyError::TooManyInAll(queue.waiting()));
             }
@@ -248,6 +253,7 @@ impl Shared {
     fn end_and_start_others(self: &Arc<Self>, place: Place) {
         let mut queue = self.queue.lock();
         queue.end(place);
+        queue.forget(oneshot::Sender::is_closed);
         while let Some((place, sender)) = queue.next() {
             // If the request does not wait any more, the place is taken out of its permit before the permit is dropped,
             // because dropping a permit with a place would take the lock again.

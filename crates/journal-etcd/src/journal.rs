@@ -106,7 +106,7 @@ impl Journal for EtcdJournal {
     }
 
     fn resolve(&mut self) -> Result<Resolution, JournalError> {
-        self.resolve_pending()
+        self.tell_outcome()
     }
 
     fn appended(&self) -> Option<Link> {

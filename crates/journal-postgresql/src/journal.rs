@@ -83,7 +83,7 @@ impl Journal for PostgresqlJournal {
     }
 
     fn resolve(&mut self) -> Result<Resolution, JournalError> {
-        self.resolve_pending()
+        self.tell_outcome()
     }
 
     fn appended(&self) -> Option<Link> {

@@ -32,7 +32,8 @@ pub trait Journal: Send {
     ///
     /// # Errors
     /// When the outcome cannot be found out, for example because the store does not answer. The outcome is still
-    /// unknown then; call again later.
+    /// unknown then; call again later. After [`JournalError::Trimmed`] it can never be found out, because the log does
+    /// not have the entries any more, and no append is in doubt any more.
     fn resolve(&mut self) -> Result<Resolution, JournalError> {
         // The outcome of each append is known in an implementation that does not define this function.
         Ok(Resolution::NotKept)

@@ -7,8 +7,9 @@ use hyper::{Request, Uri};
 /// The beginning of the paths of all requests that the page makes.
 pub(crate) const API_PREFIX: &str = "/ui/api/";
 
-/// The service that a path stands for, by the name of its section in the options, and the path in that service; `None`
-/// for a path of the page itself.
+/// Splits a path below [`API_PREFIX`] into its first part and the rest, which begins with a slash. If the part is the
+/// section of a service, the request is for this service and the rest is the path there; otherwise it is the page's
+/// own. `None` for other paths, and if nothing follows the first part.
 pub(crate) fn target(path: &str) -> Option<(&str, &str)> {
     let rest = path.strip_prefix(API_PREFIX)?;
     let end = rest.find('/')?;
@@ -29,7 +30,7 @@ pub(crate) fn set_path<B>(request: &mut Request<B>, path: &str) {
 
 /// Whether a browser says that a request does not come from a page of this origin: a page of another one caused it, or
 /// the user entered its address. Browsers say so in a header that pages cannot change. Other clients do not send it.
-pub(crate) fn is_cross_site(headers: &HeaderMap) -> bool {
+pub(crate) fn is_from_elsewhere(headers: &HeaderMap) -> bool {
     let site = headers.get("sec-fetch-site");
     site.is_some_and(|site| site != "same-origin")
 }

@@ -18,6 +18,6 @@ pub(crate) fn refuse(error: &ApiError) -> Response<Body> {
 }
 
 /// The error of a request that a page of another origin caused.
-pub(crate) fn cross_site() -> ApiError {
+pub(crate) fn from_elsewhere() -> ApiError {
     ApiError::forbidden("Only the page at /ui/ may send this request.")
 }

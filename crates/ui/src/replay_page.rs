@@ -118,9 +118,9 @@ impl ReplayPageService {
             .get_all(header::ORIGIN)
             .iter()
             .any(|origin| !is_own_origin(origin))
-            || (is_call && forward::is_cross_site(fields))
+            || (is_call && forward::is_from_elsewhere(fields))
         {
-            return Err(refusal::cross_site());
+            return Err(refusal::from_elsewhere());
         }
         Ok(())
     }

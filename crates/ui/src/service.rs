@@ -70,8 +70,8 @@ impl HttpService for UiService {
             let path = request.uri().path().to_owned();
             let is_call = path.starts_with(forward::API_PREFIX);
             let mut response = match self.forwarded(&path) {
-                _ if is_call && forward::is_cross_site(request.headers()) => {
-                    refusal::refuse(&refusal::cross_site())
+                _ if is_call && forward::is_from_elsewhere(request.headers()) => {
+                    refusal::refuse(&refusal::from_elsewhere())
                 }
                 Some((service, path)) => {
                     forward::set_path(&mut request, path);

@@ -228,10 +228,13 @@ pub(crate) async fn delete(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     if is_used.await {
         return Err(in_use());
     }
-    // The cell comes first: if it cannot be reached, or refuses, nothing has changed and the request can be repeated.
-    request
-        .run_in_cell(cell, CellOperation::RemoveHost { host })
-        .await?;
+    // The cell comes first: if it cannot be reached, or refuses, the request can be repeated. A cell that is not
+    // configured any more has nothing to remove.
+    if request.api_state.control.has_link(cell) {
+        request
+            .run_in_cell(cell, CellOperation::RemoveHost { host })
+            .await?;
+    }
     match request.submit(Command::UnmapHost { host }).await? {
         // The cell has told control of the removal, which has unmapped the host.
         Ok(_) | Err(Refusal::NotFound { .. }) => Ok(Reply::empty(204)),

@@ -133,7 +133,8 @@ impl Filter {
     ///
     /// # Errors
     ///
-    /// 400 for invalid values; 403 if the caller asks for all projects or deleted servers, and may not list them.
+    /// 400 for invalid values; 403 if the caller asks for all projects, or for the status DELETED, and may not. (The
+    /// parameter `deleted` of such a caller is ignored instead.)
     pub(crate) fn parse(request: &RoutedRequest<'_>, all_projects_rule: Rule) -> ApiResult<Self> {
         let mut filter = Self {
             project: Some(request.project().to_owned()),

@@ -191,10 +191,10 @@ fn events(
         let mut value = event(name, attempt.started_at, Some(attempt.finished_at), failure);
         if request.version.since(62) {
             let host = context.hosts.iter().find(|(id, _)| *id == attempt.host);
-            let host = host.map_or("", |(_, name)| name.as_str());
-            value["hostId"] = json!(host_id(&context.project, host));
+            let id = host.map_or_else(String::new, |(_, name)| host_id(&context.project, name));
+            value["hostId"] = json!(id);
             if sees_hosts {
-                value["host"] = json!(host);
+                value["host"] = json!(host.map_or("", |(_, name)| name.as_str()));
             }
         }
         values.push(value);

@@ -39,8 +39,9 @@ enum Column {
     Hostname,
     KeyName,
     Locked,
-    /// A column that has the same value for all servers.
-    Constant,
+    /// A column that is accepted and not sorted by: all servers count as equal in it. Nova ignores most of these sort
+    /// keys, too; the values of the others are not known here.
+    Ignored,
 }
 
 /// The value of a column.
@@ -104,7 +105,7 @@ impl Column {
             | "locked_by"
             | "reservation_id"
             | "shutdown_terminate"
-            | "vm_mode" => Self::Constant,
+            | "vm_mode" => Self::Ignored,
             _ => return None,
         })
     }
@@ -123,7 +124,7 @@ impl Column {
         match self {
             Self::Created => ColumnValue::Number(server.mapping.created_at.0),
             Self::Updated => ColumnValue::Number(server.updated_at().0),
-            Self::Id | Self::Constant => ColumnValue::Number(0),
+            Self::Id | Self::Ignored => ColumnValue::Number(0),
             Self::Name => text(Some(server.name())),
             Self::Description => text(match server.labels {
                 Some(labels) => labels.description.as_deref(),
@@ -172,11 +173,11 @@ impl Order {
                 Some("desc") => true,
                 Some(other) => return Err(direction_error(other)),
             };
-            // Columns after the id have no effect, because no two servers have the same id. If it is the first column, a
-            // constant column stands for it, because ids are compared after all columns anyway.
+            // Columns after the id have no effect, because no two servers have the same id. If it is the first column,
+            // an ignored column stands for it, because ids are compared after all columns anyway.
             if column == Column::Id {
                 if columns.is_empty() {
-                    columns.push((Column::Constant, descending));
+                    columns.push((Column::Ignored, descending));
                 }
                 break;
             }

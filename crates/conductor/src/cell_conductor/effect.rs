@@ -260,10 +260,9 @@ impl State {
             }))
         };
         match job.stage {
-            Stage::Reserved
-            | Stage::Verify
-            | Stage::AwaitDestroyed(_)
-            | Stage::AwaitClaim(Continuation::Return) => None,
+            Stage::Reserved | Stage::Verify | Stage::AwaitDestroyed(_) => None,
+            // This does not occur: a return begins as soon as the guests are destroyed, without a claim request.
+            Stage::AwaitClaim(Continuation::Return) => None,
             Stage::Swap => request_claim(ClaimChange::Swap {
                 candidates: job.alternates.to_vec(),
             }),

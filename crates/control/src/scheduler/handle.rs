@@ -192,7 +192,7 @@ impl SchedulerHandle {
         let mut scheduler = self.shared.scheduler.lock();
         let changed = change(scheduler.hosts_mut());
         // A host without a slot is unbound. The provider that gives it one may be in placement already.
-        if scheduler.hosts().has_newly_unbound() {
+        if scheduler.hosts().has_unbound_to_look_up() {
             self.engine().read_now(|machine| {
                 scheduler.observe(machine.placement(), now());
             });

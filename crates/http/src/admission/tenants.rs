@@ -79,8 +79,9 @@ impl Tenants {
         }
     }
 
-    pub(super) fn instance_time(&self) -> Duration {
-        self.level.lock().instance_time()
+    /// The pace of instances while several projects are present: the time from one instance to the next.
+    pub(super) fn time_per_instance(&self) -> Duration {
+        self.level.lock().time_per_instance()
     }
 
     pub(super) fn is_shared(&self) -> bool {
@@ -99,16 +100,17 @@ impl Tenants {
             sender
         };
         let now = self.started.elapsed();
-        let (arrival, is_shared) = {
+        let (arrival, must_watch_sharing) = {
             let mut level = self.level.lock();
             let arrival = level.arrive(request, now, make_waiter);
             (arrival, level.shared_until(now).is_some())
         };
-        if is_shared {
+        if must_watch_sharing {
             self.watch_sharing();
         }
         Ok(match (arrival?, receiver) {
             (Arrival::Waiting(ticket), Some(receiver)) => {
+                // The arrival may have shown that other projects are gone, so that a waiting request may have a seat.
                 self.change(|_, _| ());
                 Arrived::Waiting(WaitingTenant {
                     tenants: self,
@@ -140,8 +142,8 @@ impl Tenants {
         result
     }
 
-    /// Whether requests wait while several projects are present.
-    fn is_shared_with_waiting(&self) -> bool {
+    /// Whether requests wait while several projects are present: when one alone is present, more seats are given out.
+    fn must_watch_sharing(&self) -> bool {
         let now = self.started.elapsed();
         self.level.lock().shared_until(now).is_some()
     }
@@ -166,7 +168,7 @@ impl Tenants {
             tenants.is_sharing_watched.store(false, Ordering::Release);
             tenants.change(|_, _| ());
             // A request that began to wait before the flag was reset started no task, so this checks again for it.
-            if tenants.is_shared_with_waiting() {
+            if tenants.must_watch_sharing() {
                 tenants.watch_sharing();
             }
         });

@@ -1,4 +1,7 @@
 //! The queues of costly requests: which of them runs next.
+//!
+//! One caller may have all places but one: the *regular places*. If it has them all, one of its short requests may run
+//! in the place that is left, the *extra place*. Over all callers, at most one request is there at a time.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,7 +15,7 @@ pub(super) struct FairQueue<W> {
     running: usize,
     /// How many requests of each caller run in regular places. Callers that have none there are left out.
     running_by_caller: HashMap<Caller, usize>,
-    /// Whether a short request runs in the extra place, which is the one that a caller leaves for others.
+    /// Whether a short request runs in the extra place.
     is_extra_taken: bool,
     /// How many requests wait.
     waiting: usize,
@@ -28,7 +31,7 @@ pub(super) struct FairQueue<W> {
 #[must_use]
 pub(super) struct Place {
     caller: Caller,
-    /// Whether this is the place that its caller would leave for others, which only short requests may take.
+    /// Whether this is the extra place, which only short requests may take.
     is_extra: bool,
 }
 
@@ -133,6 +136,23 @@ impl<W> FairQueue<W> {
         }
         queue.requests(length).push_back(waiter);
         self.waiting += 1;
+    }
+
+    /// Removes the waiting requests whose clients have gone, so that they count in no limit and take nobody's turn.
+    pub(super) fn forget(&mut self, is_gone: impl Fn(&W) -> bool) {
+        let mut waiting = 0;
+        self.waiting_by_caller.retain(|_, queue| {
+            for requests in [&mut queue.short, &mut queue.long] {
+                requests.retain(|waiter| !is_gone(waiter));
+                waiting += requests.len();
+            }
+            !queue.is_empty()
+        });
+        self.waiting = waiting;
+        let queues = &self.waiting_by_caller;
+        self.order.retain(|caller| queues.contains_key(caller));
+        let has_short = |caller: &Caller| queues.get(caller).is_some_and(|q| !q.short.is_empty());
+        self.order_of_extra.retain(has_short);
     }
 
     /// Lets the next waiting request run, and returns its place and what was kept for it; none if no request that waits

@@ -2,7 +2,10 @@
 
 use super::*;
 use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, yield_now};
 
@@ -48,6 +51,28 @@ async fn a_caller_with_many_requests_waits_for_itself() {
     assert_eq!(order.len(), 21);
     // One request of the first caller runs from the start, and a second one has its turn before the other caller's.
     assert_eq!(order.iter().position(|caller| *caller == 2), Some(2));
+}
+
+/// Polls a future once.
+async fn is_pending(future: &mut (impl Future + Unpin)) -> bool {
+    poll_fn(|context| Poll::Ready(Pin::new(&mut *future).poll(context).is_pending())).await
+}
+
+#[tokio::test]
+async fn a_request_whose_client_has_gone_counts_in_no_limit() {
+    let executor = new_executor(1, 2);
+    let run = || executor.run(Caller(1), WorkLength::Long, std::future::pending::<()>());
+    let mut running = Box::pin(run());
+    assert!(is_pending(&mut running).await);
+    let mut clients = [Box::pin(run()), Box::pin(run())];
+    for client in &mut clients {
+        assert!(is_pending(client).await);
+    }
+    assert_eq!(run().await, Err(CostlyError::TooManyOfCaller(2)));
+    drop(clients);
+    let mut next = Box::pin(run());
+    assert!(is_pending(&mut next).await);
+    assert_eq!(executor.waiting(), 1);
 }
 
 #[tokio::test]

@@ -212,8 +212,20 @@ impl EtcdJournal {
         Err(self.not_kept())
     }
 
+    /// Tells the caller of an append its outcome, once.
+    pub(super) fn tell_outcome(&mut self) -> Result<Resolution, JournalError> {
+        let outcome = self.resolve_pending();
+        if matches!(outcome, Err(JournalError::Trimmed { .. }))
+            && let Some(pending) = self.pending.take()
+        {
+            // Nothing in the log will ever show the outcome.
+            self.remove_upload(&pending.header);
+        }
+        outcome
+    }
+
     /// Finds out the outcome of the append that is pending. `NotKept` if none is.
-    pub(super) fn resolve_pending(&mut self) -> Result<Resolution, JournalError> {
+    fn resolve_pending(&mut self) -> Result<Resolution, JournalError> {
         let Some(pending) = self.pending.take() else {
             return Ok(Resolution::NotKept);
         };

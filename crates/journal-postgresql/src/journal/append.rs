@@ -193,7 +193,17 @@ impl PostgresqlJournal {
         }
     }
 
-    pub(super) fn resolve_pending(&mut self) -> Result<Resolution, JournalError> {
+    /// Tells the caller of an append its outcome, once.
+    pub(super) fn tell_outcome(&mut self) -> Result<Resolution, JournalError> {
+        let outcome = self.resolve_pending();
+        if matches!(outcome, Err(JournalError::Trimmed { .. })) {
+            // Nothing in the log will ever show the outcome.
+            self.pending = None;
+        }
+        outcome
+    }
+
+    fn resolve_pending(&mut self) -> Result<Resolution, JournalError> {
         let Some(pending) = self.pending.clone() else {
             return Ok(Resolution::NotKept);
         };

@@ -1,4 +1,5 @@
-//! The declarations of placement's changes.
+//! The declarations of placement's changes, in the macros of `declare.rs`. Fields after a semicolon were added by a
+//! later release; a number before a variant is its number on disk and never changes.
 
 use placewright_placement::change::{Change, NewAllocation};
 use placewright_placement::group::{Distance, Level, Relation, Rule, RuleScope};

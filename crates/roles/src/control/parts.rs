@@ -66,7 +66,7 @@ pub(super) fn start_conductor(
     let control = ControlHandle::with_sealer(engine.clone(), options, sealer, placements);
     let runtime = Runtime::start(control, scheduler)?;
     // While several projects send requests, instances are placed no faster than requests for them are accepted.
-    runtime.limit_pace(admission.instance_time(), move || admission.is_shared());
+    runtime.limit_pace(admission.time_per_instance(), move || admission.is_shared());
     placement_service.set_audit(runtime.start_audits(audits));
     Ok(Some(runtime))
 }

@@ -77,7 +77,7 @@ pub struct HostTable {
     unbound: Map<Uuid, Box<HostState>>,
     /// The hosts in `unbound` that were added or updated since the table last caught up with placement. The provider of
     /// such a host may be older: then it is not among the changes that the table reads from placement next.
-    newly_unbound: Vec<Uuid>,
+    unbound_to_look_up: Vec<Uuid>,
     /// By name of a service host, in lower case: its nodes.
     by_service_host: Map<Box<str>, SlotList>,
     by_instance: Map<Uuid, SlotList>,
@@ -121,7 +121,7 @@ impl HostTable {
             hosts: Vec::new(),
             slot_of: Map::default(),
             unbound: Map::default(),
-            newly_unbound: Vec::new(),
+            unbound_to_look_up: Vec::new(),
             by_service_host: Map::default(),
             by_instance: Map::default(),
             by_group: Map::default(),
@@ -378,8 +378,8 @@ impl HostTable {
 
     /// Whether hosts without slots were added or updated since the table last caught up with placement.
     #[must_use]
-    pub fn has_newly_unbound(&self) -> bool {
-        !self.newly_unbound.is_empty()
+    pub fn has_unbound_to_look_up(&self) -> bool {
+        !self.unbound_to_look_up.is_empty()
     }
 
     /// Advances the time. Hosts that have then been silent for too long count as down.
@@ -428,7 +428,7 @@ impl HostTable {
                 self.refresh_tree(state, &classes, change);
             }
         }
-        for host in std::mem::take(&mut self.newly_unbound) {
+        for host in std::mem::take(&mut self.unbound_to_look_up) {
             // The changes above may have bound the host already.
             if let Some(root) = state
                 .provider_id(host)

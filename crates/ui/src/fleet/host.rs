@@ -198,7 +198,8 @@ pub(super) fn describe<'a>(
             zone,
         };
     };
-    // The scheduler also counts a host as forced down whose agent is silent, or says so itself.
+    // The scheduler counts a host as forced down also if its agent is silent, or reports it as down. Only what an
+    // operator forced down is "forced down" for the page.
     let is_forced_by_operator = || {
         let service = control.conductor.services().get(&HostId(root.uuid));
         service.is_some_and(|service| service.forced_down)

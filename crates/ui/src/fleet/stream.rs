@@ -119,6 +119,7 @@ impl FleetStream {
                 let rows = self.shared.rows.lock();
                 (rows.epoch(), rows.version())
             };
+            // The view began anew meanwhile, and counts its versions from 0 again.
             if epoch != position.epoch {
                 self.send(Bytes::from_static(b"event: reset\ndata: {}\n\n"))
                     .await?;

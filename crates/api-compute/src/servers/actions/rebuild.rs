@@ -370,7 +370,11 @@ pub(super) async fn rebuild(request: &RoutedRequest<'_>, arguments: &Value) -> A
         }
         let mut value = show::full_json(request, &server, visibility);
         if !request.version.since(75) {
+            let key_name = value["key_name"].take();
             remove_newer_fields(&mut value);
+            if request.version.since(54) {
+                value["key_name"] = key_name;
+            }
         }
         if request.version.since(57) {
             value["user_data"] = json!(

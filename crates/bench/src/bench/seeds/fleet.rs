@@ -1,6 +1,6 @@
 //! The hosts and the request that several experiments share.
 //!
-//! Each host has room for [`PLACES`] instances of one size. A fleet is filled in one of three ways:
+//! Each host has room for [`INSTANCES_PER_HOST`] instances of one size. A fleet is filled in one of three ways:
 //!
 //! - Empty. In the experiment with schedulers that share their state, this is the fleet of three hosts.
 //! - Nearly full: one host in ten has one place left and the others have none, so that schedulers race for the same
@@ -27,7 +27,7 @@ use crate::bench::in_process::{
 use crate::bench::requests::RandomNumbers;
 
 /// The instances for which a host has room.
-pub(super) const PLACES: i32 = 11;
+pub(super) const INSTANCES_PER_HOST: i32 = 11;
 /// In the experiment with schedulers that share their state, a fleet of at most this many hosts is empty at the start;
 /// a larger one is nearly full.
 const EMPTY_HOSTS_MAX: u32 = 3;
@@ -60,9 +60,9 @@ pub(super) enum Filling {
 
 impl Filling {
     /// How many places of a host are taken at the start.
-    pub(super) fn places_taken(self, hosts: u32, number: u32) -> i32 {
+    pub(super) fn instances_at_start(self, hosts: u32, number: u32) -> i32 {
         match self {
-            Self::NearlyFull => places_taken(hosts, number),
+            Self::NearlyFull => instances_at_start(hosts, number),
             Self::Empty => 0,
         }
     }
@@ -74,11 +74,11 @@ pub(super) fn host(number: u32) -> Uuid {
 }
 
 /// How many places of a host are taken at the start of the experiment with schedulers that share their state.
-pub(super) fn places_taken(hosts: u32, number: u32) -> i32 {
+pub(super) fn instances_at_start(hosts: u32, number: u32) -> i32 {
     if hosts <= EMPTY_HOSTS_MAX {
         0
     } else {
-        PLACES - i32::from(number.is_multiple_of(HOSTS_PER_PLACE))
+        INSTANCES_PER_HOST - i32::from(number.is_multiple_of(HOSTS_PER_PLACE))
     }
 }
 
@@ -116,7 +116,7 @@ pub(super) fn scheduler(hosts: u32, config: SchedulerConfig) -> anyhow::Result<S
 pub(super) fn creation(number: u32, at: Timestamp) -> [Command; 2] {
     let inventory = |per_instance: u32| {
         let per_instance = i32::try_from(per_instance).unwrap_or(i32::MAX);
-        Inventory::new(per_instance.saturating_mul(PLACES), 1.0)
+        Inventory::new(per_instance.saturating_mul(INSTANCES_PER_HOST), 1.0)
     };
     let create = create_provider(host(number), format!("host-{number}"), None, at);
     let inventories = amounts().map(|(class, amount)| (class, inventory(amount)));
@@ -155,12 +155,12 @@ fn amounts() -> [(&'static str, u32); 3] {
 /// of free places differ among the others.
 pub(super) fn mostly_full(number: u32) -> i32 {
     if !number.is_multiple_of(HOSTS_PER_HOST_WITH_ROOM) {
-        return PLACES;
+        return INSTANCES_PER_HOST;
     }
     // The remainder keeps the product below within an `i32`.
     let number = number / HOSTS_PER_HOST_WITH_ROOM % 1_000;
     // The factor and the number of places are coprime, so consecutive hosts with room have different numbers.
-    i32::try_from(number).unwrap_or(0) * 7 % PLACES
+    i32::try_from(number).unwrap_or(0) * 7 % INSTANCES_PER_HOST
 }
 
 /// Loads a fleet into an engine, with this number of places taken of each host.
@@ -171,7 +171,7 @@ pub(super) fn mostly_full(number: u32) -> i32 {
 pub(super) async fn load_with(
     engine: &Engine<ControlMachine>,
     hosts: u32,
-    places_taken: impl Fn(u32) -> i32,
+    instances_at_start: impl Fn(u32) -> i32,
 ) -> anyhow::Result<()> {
     let at = now();
     submit_all(engine, [Command::SyncStandardNames { at }]).await?;
@@ -187,7 +187,7 @@ pub(super) async fn load_with(
         submit_all(engine, sets).await?;
         let taken = numbers
             .iter()
-            .map(|number| (*number, places_taken(*number)));
+            .map(|number| (*number, instances_at_start(*number)));
         let fillings = taken.filter(|(_, places)| *places > 0);
         let fillings = fillings.map(|(number, places)| take_places(number, places, at));
         submit_all(engine, fillings).await?;

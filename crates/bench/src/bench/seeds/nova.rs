@@ -10,7 +10,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use uuid::Uuid;
 
-use super::fleet::{self, Filling, PLACES};
+use super::fleet::{self, Filling, INSTANCES_PER_HOST};
 use super::placing_request::{PlacedRequest, place};
 use super::replicas::{JournalPlace, Replicas};
 use super::shared_state::{REQUESTS, release};
@@ -159,8 +159,9 @@ impl NovaFigures {
         if !(1..=HOSTS_MAX).contains(&self.hosts) {
             return Some(("hosts", format!("from 1 to {HOSTS_MAX}")));
         }
-        let places = (0..self.hosts)
-            .map(|number| i64::from(PLACES - self.fleet.places_taken(self.hosts, number)));
+        let places = (0..self.hosts).map(|number| {
+            i64::from(INSTANCES_PER_HOST - self.fleet.instances_at_start(self.hosts, number))
+        });
         let (with_room, places) = places.fold((0, 0), |(hosts, sum), places| {
             (hosts + u32::from(places > 0), sum + places)
         });

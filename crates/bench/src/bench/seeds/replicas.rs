@@ -77,7 +77,10 @@ impl Replicas {
         let appends = Appends::default();
         let network = ReplicasInProcess::default();
         let first = open(place, &network, 0, appends.clone()).await?;
-        fleet::load_with(&first, hosts, |number| filling.places_taken(hosts, number)).await?;
+        fleet::load_with(&first, hosts, |number| {
+            filling.instances_at_start(hosts, number)
+        })
+        .await?;
         if count > 1 {
             // The others begin with the snapshot, and need not apply each entry.
             first.snapshot().await?;

@@ -45,10 +45,9 @@ impl HostTable {
             self.hosts[slot as usize] = Some(state);
             self.refresh(slot, kind);
         } else {
-            let uuid = state.uuid;
-            if self.unbound.insert(uuid, state).is_none() {
-                self.newly_unbound.push(uuid);
-            }
+            // The provider that gives the host a slot may be in placement already, so the next catch-up looks for it.
+            self.unbound_to_look_up.push(state.uuid);
+            self.unbound.insert(state.uuid, state);
         }
     }
 
@@ -153,7 +152,7 @@ impl HostTable {
         self.remove_instance(slot, state, report.uuid);
         let properties = if self.derived_config.counts_image_properties {
             let canonical = ImageProperties::new(report.image_properties.clone());
-            // Invalid properties are dropped: no request has them.
+            // If one property is invalid, none of the instance's properties is counted.
             self.property_counts
                 .add_instance(&canonical.unwrap_or_default())
         } else {
@@ -278,8 +277,8 @@ impl HostTable {
             }
             None => Some(state),
         };
-        // `unbind` does not give back the instances' numbers of image properties, because a state that only loses its
-        // slot still uses them. This state is dropped, so they are given back here.
+        // The state is dropped, so its instances no longer hold the numbers of their pairs of property and value (see
+        // `PropertyCounts`). `unbind` leaves them held, because a state that only loses its slot still uses them.
         for instance in removed.iter().flat_map(|state| state.instances.values()) {
             self.property_counts.remove_instance(&instance.properties);
         }
@@ -420,8 +419,9 @@ impl HostTable {
 /// The kind of change that an update of a host's soft state is.
 pub(super) fn kind_of(update: &HostUpdate) -> ChangeKind {
     match update {
-        // These updates change nothing but the load and the instances. Filters that read load or instances
-        // are evaluated in each search, so no cached result of a request class depends on these updates.
+        // These updates change nothing but the load, the instances and the time of the report. Filters that read load
+        // or instances are evaluated in each search, so what is cached of who is feasible stays valid: `Anything` is
+        // not needed. `CapacityLoss` would be too weak, because the load can fall, and the host's score rise.
         HostUpdate::Load(_)
         | HostUpdate::InstanceCame(..)
         | HostUpdate::InstanceWent(..)

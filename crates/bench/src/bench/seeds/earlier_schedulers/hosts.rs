@@ -10,7 +10,7 @@ use rusqlite::{Connection, OpenFlags, params};
 use serde_json::{Value, json};
 
 use super::inbox::{Inbox, Message, Row};
-use crate::bench::seeds::fleet::{PLACES, places_taken};
+use crate::bench::seeds::fleet::{INSTANCES_PER_HOST, instances_at_start};
 
 /// The answer of a host to a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Hosts {
         let rows = (0..count).map(|host| Row {
             host,
             version: 1,
-            taken: places_taken(count, host),
+            taken: instances_at_start(count, host),
         });
         let rows: Vec<Row> = rows.collect();
         let (transaction, facts) = (table.transaction()?, facts());
@@ -83,7 +83,7 @@ impl Hosts {
             .context("the table of hosts")
     }
 
-    /// Claims one place of a host for the scheduler with this index.
+    /// Claims the room for one instance on a host, for the scheduler with this index.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl Hosts {
     pub(super) fn claim(&self, host: u32, scheduler: usize) -> anyhow::Result<ClaimAnswer> {
         // The lock is held until all is written and sent: a host handles one claim after the other.
         let mut row = self.hosts[host as usize].lock();
-        let answer = if row.taken < PLACES {
+        let answer = if row.taken < INSTANCES_PER_HOST {
             row.taken += 1;
             row.version += 1;
             write(&self.table.lock(), *row)?;
@@ -128,7 +128,7 @@ impl Hosts {
         let transaction = table.transaction()?;
         for host in &self.hosts {
             let mut row = host.lock();
-            let taken = places_taken(count, row.host);
+            let taken = instances_at_start(count, row.host);
             if row.taken != taken {
                 row.taken = taken;
                 row.version += 1;

@@ -15,7 +15,7 @@ use rusqlite::Connection;
 use super::Way;
 use super::hosts::read_all;
 use super::inbox::{Inbox, Row};
-use crate::bench::seeds::fleet::{self, PLACES, take_places};
+use crate::bench::seeds::fleet::{self, INSTANCES_PER_HOST, take_places};
 
 /// The host that was chosen for an instance.
 #[derive(Debug, Clone, Copy)]
@@ -189,7 +189,7 @@ impl View {
     /// Shows in the mirror how many places of a host are taken.
     fn show(&mut self, host: u32) -> anyhow::Result<()> {
         let known = self.known[host as usize];
-        let taken = (known.row.taken + known.own_choices).min(PLACES);
+        let taken = (known.row.taken + known.own_choices).min(INSTANCES_PER_HOST);
         let command = take_places(host, taken, now());
         if let Command::Release { consumer } = &command
             && self.state.consumer(*consumer).is_none()

@@ -2,7 +2,7 @@
 
 use super::{ms, per_round, thousands};
 use crate::bench::seeds::etcd_process::EtcdProcess;
-use crate::bench::seeds::fleet::PLACES;
+use crate::bench::seeds::fleet::INSTANCES_PER_HOST;
 use crate::bench::seeds::page::Section;
 use crate::bench::seeds::plot::{Axis, Plot};
 use crate::bench::seeds::shared_state::{REQUESTS, SharedStateFigures};
@@ -49,7 +49,7 @@ pub(in super::super) fn shared_state(
          it has its own copy of the state, ranks hosts on it, and claims the best ones with one command, which names several hosts. \
          The replicas run in one process and reach each other in memory; what they tell each other, and the journal that \
          they share, are as between machines. The journal is SQLite on the disk (one scheduler) or one member of etcd on the same \
-         machine; every claim is synced to the disk before it is answered. Three hosts are empty and have room for {PLACES} \
+         machine; every claim is synced to the disk before it is answered. Three hosts are empty and have room for {INSTANCES_PER_HOST} \
          instances each. Of a larger fleet one host in ten has room for one more instance, and the others are full, so all schedulers \
          want the same hosts first. The first round, in which caches are filled, does not count."
     ));
