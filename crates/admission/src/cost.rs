@@ -53,8 +53,9 @@ impl LaterWork {
     }
 }
 
-/// The assumed cost of a request before one of its kind has been measured.
+/// The assumed processor time of a request before one of its kind has been measured.
 const GUESS: Duration = Duration::from_micros(100);
+/// The same for kinds that are declared costly.
 const GUESS_IF_COSTLY: Duration = Duration::from_millis(5);
 
 /// The cost of building one instance behind the API, where the cost cannot be measured: placing the instance, and

@@ -23,9 +23,9 @@ const IDLE_FLOWS_MAX: usize = 1024;
 /// The number of new flows after which idle flows are looked for and forgotten again.
 const FORGET_EVERY: usize = 1024;
 
-/// The lead of a project with one open request: the cost of this many of its requests, but at most `LEAD_MAX_US`
-/// microseconds.
+/// The lead of a project with one open request: the cost of this many of its requests, but at most [`LEAD_MAX_US`].
 const LEAD_REQUESTS: u64 = 64;
+/// The longest lead, in microseconds of processor time.
 const LEAD_MAX_US: u64 = 50_000;
 
 /// What a request costs, and the project and user that are charged for it.
@@ -133,7 +133,7 @@ struct UserFlow<W> {
 struct WaitingRequest<W> {
     id: u64,
     charge: Charge,
-    /// The virtual cost of the request in the flow of its user.
+    /// The virtual cost of the request in the flow of its user, which counts only that user's open requests.
     user_cost: u64,
     waiter: W,
 }
@@ -259,7 +259,7 @@ impl<W> FairPool<W> {
     }
 
     /// The number of projects that have a flow.
-    pub(crate) fn flows(&self) -> usize {
+    pub(crate) fn flow_count(&self) -> usize {
         self.flows.len()
     }
 
@@ -420,6 +420,8 @@ impl<W> FairPool<W> {
     }
 
     /// Adds the flow of a project to the set of ready flows, or removes it, as its present state requires.
+    ///
+    /// The flow gets a new [`Rank::order`] each time.
     fn update_ready(&mut self, project: u64) {
         let seats_per_project = self.seats_per_project_now();
         let Some(flow) = self.flows.get_mut(&project) else {

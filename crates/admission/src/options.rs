@@ -4,6 +4,7 @@ use std::time::Duration;
 
 /// How many cheap requests of tenants run at a time, for each processor: while one waits for the disk, others compute.
 const CHEAP_PER_PROCESSOR: usize = 4;
+/// The fewest seats for cheap requests by default, so that machines with one processor have some, too.
 const CHEAP_MIN: usize = 8;
 
 /// The options of admission control.

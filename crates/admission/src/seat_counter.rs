@@ -18,6 +18,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct SeatCounter {
     seats: u32,
     /// The number of seats taken in the lower 32 bits, and of requests that wait in the upper 32 bits.
+    ///
+    /// Taking a seat synchronises with the leaving before it (`Acquire` and `Release`). Reads for metrics need no order
+    /// (`Relaxed`).
     state: AtomicU64,
 }
 

@@ -212,13 +212,15 @@ impl<W> TenantLevel<W> {
         let pools = [&self.cheap, &self.costly, &self.multi_create];
         let waiting: usize = pools.iter().map(|pool| pool.fair.waiting()).sum();
         if waiting >= self.queue_total_max {
-            let own = self.pool(pool).fair.waiting_of(project);
-            let Some((other, _)) = self.pool(pool).fair.remove_from_longest(own + 1) else {
+            // The arriving request is counted in the queue of its project.
+            let own_queue = self.pool(pool).fair.waiting_of(project) + 1;
+            let Some((other_project, _)) = self.pool(pool).fair.remove_from_longest(own_queue)
+            else {
                 self.refuse(pool, project);
                 return Err(Refusal::QueueFull(waiting));
             };
-            self.close(other);
-            self.refuse(pool, other);
+            self.close(other_project);
+            self.refuse(pool, other_project);
         }
         Ok(())
     }
@@ -249,10 +251,10 @@ impl<W> TenantLevel<W> {
 
     /// Ends a request that kept a processor busy for this time.
     ///
-    /// The project is charged for the time that the request really took. While several projects are present, the seat
-    /// may be held for a while. Then the end of the hold is returned, otherwise none. A held seat of a cheap request is
-    /// withheld only from the project of the request. A held seat of a costly or multi-create request is withheld from
-    /// all projects.
+    /// The project is charged for what the request really cost: the time in `busy`, and the work behind the API. While
+    /// several projects are present, the seat may be held for a while. Then the end of the hold is returned, otherwise
+    /// `None`. A held seat of a cheap request is withheld only from the project of the request. A held seat of a costly
+    /// or multi-create request is withheld from all projects.
     #[must_use = "the hold ends at that time only if somebody calls `start_next`"]
     pub fn finish(&mut self, seat: Seat, busy: Duration, now: Duration) -> Option<Duration> {
         let IncomingRequest {
@@ -360,8 +362,8 @@ impl<W> TenantLevel<W> {
         }
     }
 
-    /// Ends a request whose client had gone before it ran. The project is not charged, and the table of costs records
-    /// nothing from it.
+    /// Ends a request whose client had gone before it ran. The charge for it is taken back, and the table of costs
+    /// learns nothing from it.
     pub fn abandon(&mut self, seat: Seat) {
         let IncomingRequest { project, user, .. } = seat.request;
         let refund = seat.more_than_estimated(0);
@@ -420,7 +422,7 @@ impl<W> TenantLevel<W> {
     #[must_use]
     pub fn flow_count(&self) -> usize {
         let pools = [&self.cheap, &self.costly, &self.multi_create];
-        pools.iter().map(|pool| pool.fair.flows()).sum()
+        pools.iter().map(|pool| pool.fair.flow_count()).sum()
     }
 
     fn pool(&mut self, pool: PoolKind) -> &mut Pool<Queued<W>> {

@@ -10,7 +10,7 @@ use placewright_auth::Secret;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The time-out of signing in.
+/// The time-out of each request to the identity service.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The name of the only domain, for a file that names none.
 const DEFAULT_DOMAIN: &str = "Default";

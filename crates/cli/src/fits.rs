@@ -154,12 +154,12 @@ impl Fits {
     }
 
     fn to_text(&self, capacity: &Capacity) -> String {
-        let what = self.flavor.as_deref().unwrap_or("this request");
+        let requested = self.flavor.as_deref().unwrap_or("this request");
         let mut text = match (capacity.count, capacity.more) {
-            (0, _) => format!("No further instance of {what} fits.\n"),
-            (count, true) => format!("At least {count} more of {what} fit, and more.\n"),
+            (0, _) => format!("No further instance of {requested} fits.\n"),
+            (count, true) => format!("At least {count} more of {requested} fit, and more.\n"),
             (count, false) => format!(
-                "{count} more of {what} fit, on {}.\n",
+                "{count} more of {requested} fit, on {}.\n",
                 host_count(capacity.hosts)
             ),
         };

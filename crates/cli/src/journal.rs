@@ -302,9 +302,12 @@ fn run_compact(store: &StoreArgs, keep: u64) -> anyhow::Result<()> {
     if journal.snapshots()?.is_empty() {
         print("there is no snapshot yet, so every entry is needed\n")?;
     }
-    let done = compact(&mut journal, keep)?;
+    let compacted = compact(&mut journal, keep)?;
     print(&format!(
         "gave up {} entries; the first held is {}; the files shrank from {} to {} bytes\n",
-        done.entries_trimmed, done.first_held, done.file_bytes_before, done.file_bytes_after
+        compacted.entries_trimmed,
+        compacted.first_held,
+        compacted.file_bytes_before,
+        compacted.file_bytes_after
     ))
 }

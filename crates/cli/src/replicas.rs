@@ -268,9 +268,9 @@ fn describe_cell(text: &mut String, services: &CellServices) {
         version => format!("{} ({version})", printable(&host.node)),
     });
     let mut named: Vec<String> = named.collect();
-    let others = services.behind.saturating_sub(named.len() as u64);
-    if others > 0 {
-        named.push(format!("and {others} more"));
+    let unnamed = services.behind.saturating_sub(named.len() as u64);
+    if unnamed > 0 {
+        named.push(format!("and {unnamed} more"));
     }
     let _ = writeln!(
         text,

@@ -100,8 +100,8 @@ impl KeyLocation {
         }
     }
 
-    /// How many sets of secrets in the store are sealed with each key. Sets in an unknown format, whose key cannot be
-    /// told, are counted under `None`.
+    /// How many sets of secrets in the store are sealed with each key. Sets in an unknown format, whose key is not
+    /// known, are counted under `None`. Empty if there is no store.
     fn counts(&self) -> anyhow::Result<BTreeMap<Option<KeyId>, u64>> {
         let mut counts = BTreeMap::new();
         if !self.store.exists() {

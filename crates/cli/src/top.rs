@@ -24,8 +24,9 @@ pub(crate) use line::printable;
 use source::Source;
 use view::View;
 
-/// The bounds of the interval at which figures are read.
+/// The shortest interval at which figures are read, in seconds. It limits the load on the service.
 const INTERVAL_MIN_S: f64 = 0.5;
+/// The longest interval at which figures are read, in seconds.
 const INTERVAL_MAX_S: f64 = 3600.0;
 /// How many hosts are printed where there is no terminal whose height says how many fit.
 const PRINTED_HOSTS: usize = 20;
@@ -157,8 +158,8 @@ impl Top {
         if let Some(cell) = &self.cell {
             let fleet = figures.fleet.borrow();
             if fleet.hosts(Some(cell)).next().is_none() {
-                let known = fleet.cell_names().join(", ");
-                let text = format!("--cell: no host is in a cell {cell:?}; there are: {known}");
+                let names = fleet.cell_names().join(", ");
+                let text = format!("--cell: no host is in a cell {cell:?}; there are: {names}");
                 return Err(BadArgument(text).into());
             }
         }
@@ -184,11 +185,11 @@ async fn print_once(
     hosts: usize,
 ) -> anyhow::Result<()> {
     {
-        let waited = tokio::time::sleep(figures.interval.get());
+        let interval_ended = tokio::time::sleep(figures.interval.get());
         tokio::select! {
             // While this waits, the stream keeps the hosts up to date.
             never = figures.follow_hosts(source) => match never {},
-            () = waited => {}
+            () = interval_ended => {}
         }
     }
     figures.read_figures(source).await?;

@@ -6,14 +6,15 @@ use thiserror::Error;
 /// Why a call failed.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// There was no response in time. The request may have taken effect.
+    /// There was no complete response in time, or no connection. The request may have taken effect.
     #[error("no answer: {0}")]
     Transport(#[from] reqwest::Error),
     /// The scheduler refused the request, which changed nothing. Only with
     /// [`Code::Unavailable`](crate::Code::Unavailable), or with the status 500, may the request have taken effect.
     #[error("{0}")]
     Refused(Box<ErrorResponse>),
-    /// The request cannot be encoded, or the response cannot be decoded.
+    /// The request cannot be encoded, so it was not sent; or the response of a request that succeeded cannot be
+    /// decoded.
     #[error("unreadable: {0}")]
     Unreadable(#[from] serde_json::Error),
 }

@@ -1,7 +1,8 @@
 //! `placewright control`: runs control with its APIs until it is told to stop.
 //!
-//! The order of a start: configuration, log, policies and authentication, ports, store; then control
-//! listens. Steps that can fail quickly come before the store is loaded.
+//! The order of a start: configuration, log, policies and authentication, ports, store; then the APIs listen. Steps
+//! that can fail quickly come before the store is loaded. Health checks, and the other replicas, are served from before
+//! that on.
 
 mod access;
 mod api_servers;

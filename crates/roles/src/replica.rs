@@ -46,10 +46,10 @@ const HEARTBEAT: Duration = Duration::from_millis(500);
 const SILENT_TICKS_MAX: u32 = 6;
 /// How long a follower waits for new entries from the leader before it reads the store itself.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How long a leader that ends waits, in each attempt to hand over the leadership, until the journal has an entry
-/// that names another leader.
+/// How long a leader waits, in each attempt to hand over the leadership, until the journal has an entry that names
+/// another leader.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(1);
-/// The maximum number of attempts of a leader that ends to hand over the leadership.
+/// The maximum number of attempts of a leader to hand over the leadership.
 const HAND_OVER_ATTEMPTS: usize = 3;
 
 /// How this replica is known to the others.
@@ -162,7 +162,7 @@ impl<M: ReplicatedMachine> ReplicaGroup<M> {
     }
 
     /// Makes another replica lead, if this one leads and another one follows it. Returns when that is done, or has
-    /// failed several times.
+    /// failed [`HAND_OVER_ATTEMPTS`] times. The latter is only logged.
     pub(crate) async fn hand_over(&self) {
         let replica = self.engine.replica();
         let Some(mut leadership) = replica.leadership() else {

@@ -10,7 +10,7 @@ mod export;
 use export::Exporter;
 
 /// How long a process that ends waits until the collector has the last spans.
-const LAST_SPANS: Duration = Duration::from_secs(2);
+const LAST_SPANS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs a role. If a collector is configured, requests are recorded, and their spans are sent meanwhile.
 pub(crate) async fn exporting<T>(options: &TraceOptions, role: impl Future<Output = T>) -> T {
@@ -33,7 +33,7 @@ pub(crate) async fn exporting<T>(options: &TraceOptions, role: impl Future<Outpu
     tokio::select! {
         never = exporting => match never {},
         () = placewright_spans::all_sent() => {}
-        () = tokio::time::sleep(LAST_SPANS) => {}
+        () = tokio::time::sleep(LAST_SPANS_TIMEOUT) => {}
     }
     ended
 }

@@ -82,8 +82,9 @@ const HEALTH_PORT: u16 = 8777;
 const SCHEDULER_PORT: u16 = 8779;
 const IMAGE_PORT: u16 = 9292;
 const NETWORK_PORT: u16 = 9696;
-const CELLS_PORT: u16 = 8780;
 const UI_PORT: u16 = 8770;
+/// The preferred port of the first cell. Those of the other cells follow it.
+const CELLS_PORT: u16 = 8780;
 
 /// How long simulated work under way may continue at the stop.
 const AGENT_DRAIN: Duration = Duration::from_secs(1);

@@ -34,11 +34,11 @@ pub(crate) fn control_warnings(config: &Config) -> Vec<String> {
     );
     let folder = crate::identities::identity_path(options);
     warn_of_private_key(&mut warnings, "control.identity_path", folder.as_deref());
-    let key = options.control.authority_path.as_deref();
-    let key = key.map(|folder| folder.join("ca-key.pem"));
-    warn_of_own_file(&mut warnings, "control.authority_path", key.as_deref());
-    let keys = options.secrets.key_file.as_deref();
-    warn_of_secret_file(&mut warnings, "secrets.key_file", keys);
+    let authority = options.control.authority_path.as_deref();
+    let ca_key = authority.map(|folder| folder.join("ca-key.pem"));
+    warn_of_own_file(&mut warnings, "control.authority_path", ca_key.as_deref());
+    let key_file = options.secrets.key_file.as_deref();
+    warn_of_secret_file(&mut warnings, "secrets.key_file", key_file);
     match options.auth.strategy {
         AuthStrategy::Noauth2 | AuthStrategy::Identity => {}
         AuthStrategy::HttpBasic => warn_of_secret_file(
@@ -123,8 +123,8 @@ pub(crate) fn cell_warnings(config: &Config) -> Vec<String> {
     warn_of_secret_file(&mut warnings, "cell.token_file", cell.token_file.as_deref());
     let folder = cell.identity_path.as_deref();
     warn_of_private_key(&mut warnings, "cell.identity_path", folder);
-    let keys = config.options.secrets.key_file.as_deref();
-    warn_of_secret_file(&mut warnings, "secrets.key_file", keys);
+    let key_file = config.options.secrets.key_file.as_deref();
+    warn_of_secret_file(&mut warnings, "secrets.key_file", key_file);
     warn_of_store(&mut warnings, &cell.directory());
     warnings
 }
@@ -265,8 +265,8 @@ fn warn_of_private_key(warnings: &mut Vec<String>, key: &str, folder: Option<&Pa
     warn_of_secret_file(warnings, key, Some(&folder.join("tls.key")));
 }
 
-/// Warns about a store whose files other users may read. If other users cannot enter the directory, its content is
-/// safe.
+/// Warns about a store with files that other users may read, write or execute. If other users cannot use the directory
+/// at all, its content is safe.
 fn warn_of_store(warnings: &mut Vec<String>, directory: &Path) {
     let is_accessible =
         |path: &Path| permissions(path).is_some_and(|bits| bits & ALL_BUT_OWNER != 0);
@@ -317,7 +317,7 @@ fn unused_section_warning(section: &str, strategy: AuthStrategy) -> String {
     )
 }
 
-/// The permission bits of a file; `None` if it does not exist.
+/// The permission bits of a file; `None` if they cannot be read, for instance because the file does not exist.
 fn permissions(path: &Path) -> Option<u32> {
     let metadata = std::fs::metadata(path).ok()?;
     Some(metadata.permissions().mode())

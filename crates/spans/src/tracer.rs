@@ -39,7 +39,8 @@ pub struct Tracer {
     options: TraceOptions,
     queue: Mutex<VecDeque<Span>>,
     wake: Notify,
-    /// How many spans are in the queue, or are being sent.
+    /// How many spans are in the queue, or are being sent. `Relaxed` is enough, because nothing else is read on the
+    /// strength of this number.
     unsent: AtomicUsize,
     /// Counts requests, so that a share of them can be recorded.
     requests: AtomicU64,
@@ -74,7 +75,7 @@ pub fn register(registry: &mut Registry) {
     );
 }
 
-/// Waits until no span is left to be sent. If no task sends spans, this waits for ever.
+/// Waits until no span is left to be sent. If spans are left and no task sends them, this waits for ever.
 pub async fn all_sent() {
     while tracer().is_some_and(|tracer| tracer.unsent.load(Ordering::Relaxed) > 0) {
         tokio::time::sleep(ALL_SENT_CHECK).await;

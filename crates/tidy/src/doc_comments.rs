@@ -14,7 +14,7 @@ pub struct DocComment {
 impl DocComment {
     /// The number of words, as separated by white space.
     #[must_use]
-    pub fn words(&self) -> usize {
+    pub fn word_count(&self) -> usize {
         self.text.split_whitespace().count()
     }
 }

@@ -12,7 +12,7 @@ pub struct Function {
     /// The name. Further functions with the same name in a file have a number: `new#2`.
     pub name: String,
     /// The number of lines from `fn` to the closing brace, with comments and blank lines.
-    pub lines: usize,
+    pub line_count: usize,
 }
 
 /// All functions of a file in order, with nested functions and methods.
@@ -48,10 +48,10 @@ fn collect_functions(stream: TokenStream, functions: &mut Vec<Function>) {
             continue;
         }
         if let Some(end) = end_of_body(&tokens[index..]) {
-            let lines = (end + 1).saturating_sub(keyword.span().start().line);
+            let line_count = (end + 1).saturating_sub(keyword.span().start().line);
             functions.push(Function {
                 name: name.to_string(),
-                lines,
+                line_count,
             });
         }
     }

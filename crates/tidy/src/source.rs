@@ -16,7 +16,7 @@ pub struct SourceFile {
 impl SourceFile {
     /// The number of lines.
     #[must_use]
-    pub fn lines(&self) -> usize {
+    pub fn line_count(&self) -> usize {
         self.text.lines().count()
     }
 }

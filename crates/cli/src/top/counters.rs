@@ -47,9 +47,10 @@ impl Counters {
         let values = self.values.range(name.to_owned()..);
         let values = values.take_while(|(full_name, _)| full_name.starts_with(name));
         let of_metric = values.filter_map(|(full_name, value)| {
-            let rest = &full_name[name.len()..];
-            let is_same = rest.is_empty() || rest.starts_with('{');
-            (is_same && rest.contains(labels)).then_some(*value)
+            // Either nothing, or the labels in braces, or the end of a longer name.
+            let after_name = &full_name[name.len()..];
+            let is_same = after_name.is_empty() || after_name.starts_with('{');
+            (is_same && after_name.contains(labels)).then_some(*value)
         });
         of_metric.sum()
     }

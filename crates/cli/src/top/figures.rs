@@ -16,11 +16,11 @@ use super::source::Source;
 /// The most servers in a status that are counted; the compute API lists no more at once.
 pub(super) const COUNTED_MAX: usize = 1000;
 /// How many of the newest servers of each status are listed.
-const LISTED: usize = 6;
+const LISTED_MAX: usize = 6;
 /// The wait before the stream of hosts is asked for again.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// The comment that the service sends in the stream of hosts after some seconds without an event.
-const IDLE: &str = ": alive";
+const IDLE_COMMENT: &str = ": alive";
 /// The longest event of the stream. A service that sends more than this without the end of an event is not
 /// Placewright's.
 const EVENT_BYTES_MAX: usize = 64 << 20;
@@ -106,8 +106,9 @@ pub(super) struct Shared {
     pub(super) fleet: RefCell<Fleet>,
     pub(super) readings: RefCell<Readings>,
     pub(super) interval: Cell<Duration>,
-    /// Why the last reading failed, if it did, and why the stream broke off.
+    /// Why the last reading of the figures failed; `None` if it succeeded.
     trouble: RefCell<Option<String>>,
+    /// Why the stream of hosts broke off; `None` while it is followed.
     stream_trouble: RefCell<Option<String>>,
 }
 
@@ -179,10 +180,10 @@ impl Shared {
             let ended = self.follow_stream(source, until_complete).await;
             let failed = ended.err().map(|error| chain(error.as_ref()));
             // The service ends each stream after a minute. Then the next stream is asked for at once.
-            let is_broken = failed.is_some() || begun.elapsed() < RETRY;
+            let is_broken = failed.is_some() || begun.elapsed() < RETRY_PAUSE;
             self.stream_trouble.replace(failed);
             if is_broken {
-                tokio::time::sleep(RETRY).await;
+                tokio::time::sleep(RETRY_PAUSE).await;
             }
         }
     }
@@ -210,7 +211,7 @@ impl Shared {
                 let applied = self.fleet.borrow_mut().apply(&event);
                 applied.context("an event of the stream of hosts cannot be read")?;
                 // The service sends this only if it has had no event for some seconds: there are no hosts.
-                is_idle |= event.starts_with(IDLE);
+                is_idle |= event.starts_with(IDLE_COMMENT);
                 begin = end + 2;
                 searched = begin;
             }
@@ -249,7 +250,8 @@ async fn read_builds(source: &Source) -> anyhow::Result<Option<Builds>> {
     };
     let newest = async |status: &str| {
         let order = "sort_key=created_at&sort_dir=desc";
-        let query = format!("servers/detail?all_tenants=1&status={status}&limit={LISTED}&{order}");
+        let query =
+            format!("servers/detail?all_tenants=1&status={status}&limit={LISTED_MAX}&{order}");
         servers(source, &query).await
     };
     let mut listed = newest("BUILD").await?;

@@ -58,16 +58,16 @@ impl Line {
 
     /// Appends the line with the control sequences of its styles, cut off after `width` columns.
     pub(super) fn write_to(&self, out: &mut String, width: usize) {
-        let mut rest = width;
+        let mut free_columns = width;
         for (style, text) in &self.0 {
             let _ = write!(out, "\x1b[0;{}m", style.parameters());
             for letter in text.chars() {
                 let columns = columns(letter);
-                if columns > rest {
-                    rest = 0;
+                if columns > free_columns {
+                    free_columns = 0;
                     break;
                 }
-                rest -= columns;
+                free_columns -= columns;
                 out.push(letter);
             }
         }

@@ -12,9 +12,10 @@ use serde_json::Value;
 use crate::client::reason_of;
 use crate::credentials::Credentials;
 
-/// How long a connection may take to be established, and how long an answer may be silent. The stream of hosts (of
-/// server-sent events) has a comment every five seconds if it has nothing else.
+/// How long a connection may take to be established.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long an answer may be silent. The stream of hosts (of server-sent events) has a comment every five seconds if it
+/// has nothing else.
 const READ_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The service, and the credentials of the caller.
@@ -102,8 +103,8 @@ impl Source {
 
     async fn send(&self, path: &str) -> anyhow::Result<Response> {
         let url = format!("{}/ui/api/{path}", self.url);
-        let known = self.headers.borrow().clone();
-        let headers = match known {
+        let cached = self.headers.borrow().clone();
+        let headers = match cached {
             Some(headers) => headers,
             None => {
                 let request = self.credentials.add_to(self.http.get(&url)).await?;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::line::{Line, Style, width};
 
-/// The longest name in a table; the end of a longer one is left out.
+/// The most characters of a name in a table; the end of a longer name is left out.
 const NAME_WIDTH_MAX: usize = 32;
 
 /// A field of a table.
@@ -80,8 +80,8 @@ pub(super) fn shortened(name: &str) -> Cow<'_, str> {
     match name.char_indices().nth(NAME_WIDTH_MAX) {
         None => name.into(),
         Some(_) => {
-            let kept: String = name.chars().take(NAME_WIDTH_MAX - 1).collect();
-            (kept + "…").into()
+            let beginning: String = name.chars().take(NAME_WIDTH_MAX - 1).collect();
+            (beginning + "…").into()
         }
     }
 }

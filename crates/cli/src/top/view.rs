@@ -30,7 +30,7 @@ pub(super) struct View {
 }
 
 impl View {
-    /// All lines, with this many hosts at most, however few of them a terminal could show.
+    /// All lines, with this many hosts at most, whatever the height of the terminal.
     pub(super) fn lines(&self, figures: &Shared, hosts: usize) -> Vec<Line> {
         let fleet = figures.fleet.borrow();
         let mut lines = self.head(figures, &fleet);
@@ -46,8 +46,8 @@ impl View {
         let hosts = rows.saturating_sub(lines.len() + 3);
         lines.extend(self.hosts(&fleet, hosts));
         lines.truncate(rows.saturating_sub(1));
-        let rest = rows.saturating_sub(lines.len() + 1);
-        lines.extend((0..rest).map(|_| Line::default()));
+        let blank_lines = rows.saturating_sub(lines.len() + 1);
+        lines.extend((0..blank_lines).map(|_| Line::default()));
         let keys = "q quit  s sort  r reverse  c cell  C all cells  + - interval  arrows move";
         lines.push(Line::of(Style::Faint, keys));
         lines
@@ -111,10 +111,10 @@ impl View {
             }
             instances += host.instances;
         }
-        let all: usize = counts.iter().sum();
+        let host_count: usize = counts.iter().sum();
         let mut line = Line::default();
         line.add(Style::Strong, "hosts      ");
-        line.add(Style::Plain, format!("{}:", number(all as u64)));
+        line.add(Style::Plain, format!("{}:", number(host_count as u64)));
         for (condition, count) in counts.iter().enumerate() {
             if *count > 0 || condition == 0 {
                 let style = condition_style(condition);
@@ -281,7 +281,7 @@ fn builds(builds: Option<&Builds>, readings: &Readings) -> Line {
 
 /// The use of a resource class, as a bar and in figures.
 fn total(total: &Total) -> Line {
-    const BAR: usize = 20;
+    const BAR_WIDTH: usize = 20;
     let share = share(total.used, total.capacity);
     #[allow(
         clippy::cast_possible_truncation,
@@ -289,10 +289,11 @@ fn total(total: &Total) -> Line {
         clippy::cast_precision_loss,
         reason = "a bar of a few letters"
     )]
-    let filled = (share.unwrap_or(0.0).clamp(0.0, 1.0) * BAR as f64).round() as usize;
+    let filled = (share.unwrap_or(0.0).clamp(0.0, 1.0) * BAR_WIDTH as f64).round() as usize;
     let mut line = Line::default();
     line.add(Style::Strong, format!("{:<10} ", total.class));
-    let bar = format!("[{}{}]", "#".repeat(filled), ".".repeat(BAR - filled));
+    let empty = BAR_WIDTH - filled;
+    let bar = format!("[{}{}]", "#".repeat(filled), ".".repeat(empty));
     line.add(share_style(share), format!("{bar} {}", per_cent(share)));
     let physical = match total.physical == total.capacity {
         true => String::new(),

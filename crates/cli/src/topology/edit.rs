@@ -71,15 +71,15 @@ impl Edit {
         let mut places = Places::new(scheduler.topology().await?, &names.collect());
         let members = members.iter().map(|name| places.member(name, &roots));
         let members = members.collect::<Result<Vec<Member>, ConfigErrors>>()?;
-        let level_index = places.level(level, &members, kind)?;
+        let level_index = places.find_or_add_level(level, &members, kind)?;
         let target = places.target(level_index, place, kind)?;
         let removes_place = kind == Kind::Remove && members.is_empty();
         let mut hosts = hosts_of(&placement, &members).await?;
         if removes_place {
             hosts.extend(placement.members(target).await?);
         }
-        // The hosts are taken out of these places, except out of the target of `add` and `move`, for which these are
-        // all places of the level.
+        // The places that the hosts leave. For `add` and `move` these are all places of the level; the hosts come into
+        // the target all the same.
         let mut covered_places = places.topology.levels[level_index].aggregates.clone();
         match kind {
             Kind::Add => {
@@ -232,7 +232,7 @@ impl Places {
             .collect()
     }
 
-    /// The only place, or the host, that has this name.
+    /// The place or host that has this name, of which there must be only one.
     fn member(&self, name: &str, roots: &[Provider]) -> Result<Member, ConfigErrors> {
         let levels = 0..self.topology.levels.len();
         let found: Vec<(usize, Uuid)> = levels
@@ -257,7 +257,12 @@ impl Places {
 
     /// The index of the level with this name. For [`Kind::Add`] and [`Kind::Move`], a missing level is created directly
     /// above those of the members.
-    fn level(&mut self, name: &str, members: &[Member], kind: Kind) -> Result<usize, ConfigErrors> {
+    fn find_or_add_level(
+        &mut self,
+        name: &str,
+        members: &[Member],
+        kind: Kind,
+    ) -> Result<usize, ConfigErrors> {
         let of_members = members.iter().filter_map(|member| match member {
             Member::Place(level, _) => Some(*level),
             Member::Host(_) => None,

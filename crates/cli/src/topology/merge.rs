@@ -42,10 +42,10 @@ pub(super) fn merge(old: Topology, new: Topology) -> Result<Topology, ConfigErro
     Ok(Topology { levels, distances })
 }
 
-/// Adds an empty level directly above the level with the index `above`, or as the lowest one if that is `None`. Returns
-/// its index.
-pub(super) fn insert_level(topology: &mut Topology, name: &str, above: Option<usize>) -> usize {
-    let index = above
+/// Adds an empty level directly above the one with the index `lower`, or as the lowest one if `lower` is `None`.
+/// Returns the index of the new level.
+pub(super) fn insert_level(topology: &mut Topology, name: &str, lower: Option<usize>) -> usize {
+    let index = lower
         .map_or(0, |index| index + 1)
         .min(topology.levels.len());
     let level = Level {

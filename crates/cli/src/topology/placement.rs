@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::ServiceArgs;
 use crate::client::{REQUEST_TIMEOUT, reason_of};
 
-/// How often the write of a host's aggregates is tried, as they may change after they were read.
+/// How often the write of a host's aggregates is tried. It is refused if the host has changed since they were read.
 const ATTEMPTS: u32 = 5;
 
 #[derive(Deserialize)]
@@ -108,15 +108,15 @@ impl<'a> Placement<'a> {
         for _ in 0..ATTEMPTS {
             let current: Aggregates = self.get(&path).await?;
             let other_aggregates = current.aggregates.difference(covered_places);
-            let wanted: BTreeSet<Uuid> = other_aggregates.chain(host_places).copied().collect();
-            if wanted == current.aggregates {
+            let changed: BTreeSet<Uuid> = other_aggregates.chain(host_places).copied().collect();
+            if changed == current.aggregates {
                 return Ok(false);
             }
             if self.service_args.dry_run {
                 return Ok(true);
             }
             let body = json!({
-                "aggregates": wanted,
+                "aggregates": changed,
                 "resource_provider_generation": current.resource_provider_generation,
             });
             let request = self.request(reqwest::Method::PUT, &path);

@@ -45,20 +45,20 @@ impl Answer {
             Some(server) => format!("{} ({})", server.name, self.decisions.instance),
             None => self.decisions.instance.to_string(),
         };
-        let place = match (&self.decisions.host, self.decisions.waiting) {
+        let location = match (&self.decisions.host, self.decisions.waiting) {
             (Some(host), _) => format!("is on {}", name_of(host)),
             (None, true) => "waits for a host".to_owned(),
             (None, false) => "has no host".to_owned(),
         };
         match &self.server {
-            Some(server) => format!("{name} {place}, status {}.\n", server.status),
-            None => format!("{name} {place}.\n"),
+            Some(server) => format!("{name} {location}, status {}.\n", server.status),
+            None => format!("{name} {location}.\n"),
         }
     }
 }
 
 fn add_decision(text: &mut String, decision: &Decision) {
-    let what = match decision.kind.as_str() {
+    let verb = match decision.kind.as_str() {
         "build" => "Built on".to_owned(),
         "move" => "Moved to".to_owned(),
         // A newer server may send others.
@@ -70,7 +70,7 @@ fn add_decision(text: &mut String, decision: &Decision) {
         true => "",
         false => ", where it is no longer",
     };
-    let _ = writeln!(text, "\n{what} {host}{former}, decided {at}.");
+    let _ = writeln!(text, "\n{verb} {host}{former}, decided {at}.");
     match &decision.search {
         Some(search) => add_search(text, search),
         None => text.push_str("How hosts were ranked was not kept.\n"),
@@ -87,7 +87,7 @@ fn add_decision(text: &mut String, decision: &Decision) {
 }
 
 fn add_search(text: &mut String, search: &DecidedSearch) {
-    let known = host_count(search.known_hosts);
+    let known_hosts = host_count(search.known_hosts);
     let feasible = match search.feasible {
         Some(1) => "One was feasible, so nothing was weighed".to_owned(),
         Some(count) => format!("{count} were feasible"),
@@ -98,7 +98,7 @@ fn add_search(text: &mut String, search: &DecidedSearch) {
     };
     let _ = writeln!(
         text,
-        "Of {known}, as they were after entry {} of the journal. {feasible}.",
+        "Of {known_hosts}, as they were after entry {} of the journal. {feasible}.",
         search.sequence
     );
     if search.from_fallback {
@@ -146,7 +146,7 @@ fn add_search(text: &mut String, search: &DecidedSearch) {
     }
 }
 
-/// Adds which hosts other claims took.
+/// Adds the hosts that other claims took: in earlier searches, and before this claim was decided.
 fn add_tried(text: &mut String, decision: &Decision) {
     let search = decision.search.as_ref();
     if let Some(search) = search.filter(|search| search.round > 0) {

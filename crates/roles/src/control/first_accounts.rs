@@ -39,8 +39,10 @@ pub(super) async fn begin(
     let path = file.path.display();
     let written = file.write(&admin, &demo);
     written.with_context(|| format!("{path} cannot be written"))?;
-    let is_first = accounts.begin(hashes).await;
-    if is_first.map_err(|error| anyhow!("the first accounts cannot be created: {error}"))? {
+    let begun = accounts.begin(hashes).await;
+    let is_first =
+        begun.map_err(|error| anyhow!("the first accounts cannot be created: {error}"))?;
+    if is_first {
         tracing::info!(
             file = %path,
             "the first accounts were made: this file has their passwords"

@@ -162,9 +162,9 @@ mod tests {
     #[test]
     fn lines_equal_those_of_the_default_format() {
         for is_coloured in [false, true] {
-            let default_visitor = lines(DefaultFields::new(), is_coloured);
-            assert_eq!(lines(LogFields, is_coloured), default_visitor);
-            assert_eq!(default_visitor.lines().count(), 6, "{default_visitor}");
+            let default_lines = lines(DefaultFields::new(), is_coloured);
+            assert_eq!(lines(LogFields, is_coloured), default_lines);
+            assert_eq!(default_lines.lines().count(), 6, "{default_lines}");
         }
     }
 }

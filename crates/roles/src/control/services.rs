@@ -145,24 +145,24 @@ pub(super) async fn add_apis(
     apis.add("scheduler", scheduler, sockets.scheduler, parts)?;
     apis.add("placement", placement, Some(sockets.placement), parts)?;
     let socket = ListeningSocket::open_maybe(sockets.identity, parts.inherited)?;
-    let own = match socket.zip(runtime) {
+    let own_identity = match socket.zip(runtime) {
         None => None,
         Some((socket, runtime)) => {
             // The identity API is added after the others, because its catalog has their addresses.
             let own_address = socket.listener.local_addr()?;
             let catalog = catalog(options, parts.tls, own_address, &apis)?;
             let address = (own_address, catalog);
-            let (own, service) = OwnIdentity::start(options, gateway, runtime, address)?;
+            let (own_identity, service) = OwnIdentity::start(options, gateway, runtime, address)?;
             let service = Arc::new(service);
             forwarded.push(("identity", Arc::clone(&service) as _));
             apis.push("identity", service, socket, parts);
-            Some(own)
+            Some(own_identity)
         }
     };
     let gateway = Arc::clone(gateway);
     let page = UiService::new(gateway, services.fleet, sign_in(options), forwarded);
     apis.add("ui", Arc::new(page), sockets.ui, parts)?;
-    Ok((apis, own))
+    Ok((apis, own_identity))
 }
 
 /// How users of the page prove who they are.
@@ -185,15 +185,15 @@ async fn image_api(
     let path = path.unwrap_or_else(|| options.store.directory().join("images"));
     let control = runtime.control().clone();
     // The images whose bytes are in the folder.
-    let known = control.read(|state, _| {
+    let stored_images = control.read(|state, _| {
         let images = state.conductor.images().iter();
         let with_bytes = images.filter(|(_, image)| image.content.is_some());
         with_bytes.map(|(id, _)| *id).collect::<BTreeSet<Uuid>>()
     });
-    let known = known.await;
+    let stored_images = stored_images.await;
     let open = move || {
         let folder = ImageFolder::open(path)?;
-        match folder.remove_left_over(|image| known.contains(&image)) {
+        match folder.remove_left_over(|image| stored_images.contains(&image)) {
             Ok(0) => {}
             Ok(removed) => tracing::info!(removed, "files of unfinished images were removed"),
             Err(error) => tracing::warn!(%error, "the folder of images cannot be cleaned up"),

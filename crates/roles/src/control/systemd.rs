@@ -22,6 +22,7 @@ pub(crate) fn stopping() {
 
 /// Reports the progress of the start, for `systemctl status`, and extends the time-out of the start.
 pub(crate) fn loading(status: &str) {
+    /// How long the start may still take after this report, in microseconds: a minute, as reports come more often.
     const MORE_TIME_US: u32 = 60_000_000;
     notify(&[
         NotifyState::Status(status),

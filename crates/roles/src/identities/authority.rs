@@ -12,7 +12,8 @@ use tokio::sync::Semaphore;
 
 /// The name of the authority in errors.
 const PEER: &str = "the authority";
-/// The most enrolments that wait for their turn. Anybody who reaches control or a cell may request one.
+/// The most enrolments that wait for their turn, the one that is handled included. There is a limit because anybody who
+/// reaches control or a cell may request one.
 const ENROLMENTS_MAX: usize = 64;
 
 /// An authority whose folder is on this machine.

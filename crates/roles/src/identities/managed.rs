@@ -24,8 +24,8 @@ pub(crate) struct ManagedCredentials {
     credentials: Arc<Credentials>,
     /// The authority that renews the certificate, if there is one.
     authority: Option<Arc<dyn CertificateLink>>,
-    /// The server from which the revocation list is fetched; `None` if this process has the authority, whose
-    /// folder has the list.
+    /// The server from which the revocation list is fetched. `None` for control, and for cells in its process: they
+    /// read the list of the authority's folder or, without the authority, the one that an operator copies.
     revocation_lists: Option<CertificatesClient>,
     /// When the revocation list is fetched next.
     list_due: Instant,
@@ -118,7 +118,7 @@ impl ManagedCredentials {
         }
     }
 
-    /// Fetches the revocation list, and writes it into the folder if it is newer than the present one.
+    /// Fetches the revocation list, and writes it into the folder if it differs from the present one.
     async fn fetch_list(&self, current: &LoadedCredentials) {
         let Some(revocation_lists) = &self.revocation_lists else {
             return;

@@ -35,9 +35,9 @@ impl StoreOptions {
 fn without_secrets(url: &str) -> String {
     let url = url.split('?').next().unwrap_or_default();
     match url.split_once("://") {
-        Some((scheme, rest)) => {
-            let without_user = rest.rsplit_once('@').map_or(rest, |(_, behind)| behind);
-            format!("{scheme}://{without_user}")
+        Some((scheme, address)) => {
+            let after_user = address.rsplit_once('@').map(|(_, after_user)| after_user);
+            format!("{scheme}://{}", after_user.unwrap_or(address))
         }
         None => String::new(),
     }

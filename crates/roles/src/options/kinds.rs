@@ -233,8 +233,8 @@ impl OptionType for CellAddresses {
     fn parse(text: &str) -> Option<Self> {
         let cells = Vec::<String>::parse(text)?;
         let cells = cells.iter().map(|cell| {
-            let (name, rest) = cell.split_once('=')?;
-            let (uuid, addresses) = rest.split_once('@')?;
+            let (name, uuid_and_addresses) = cell.split_once('=')?;
+            let (uuid, addresses) = uuid_and_addresses.split_once('@')?;
             let uuid = Uuid::try_parse(uuid).ok()?;
             let mut each = addresses.split('+');
             let is_complete = !name.is_empty() && each.all(|a| !a.is_empty()) && !uuid.is_nil();

@@ -70,7 +70,7 @@ impl EntryBatches {
             match appended.recv().await {
                 Ok(batch) => {
                     self.bytes += batch.payload.len();
-                    self.batches.push(outcome::entry_batch(&batch));
+                    self.batches.push(outcome::to_entry_batch(&batch));
                     return Some(batch.link.last);
                 }
                 Err(RecvError::Lagged(_)) => {}

@@ -298,7 +298,8 @@ impl<M: ReplicatedMachine> Follower<M> {
             self.peers.set(epoch, &replicas, Instant::now());
         }
         for batch in news.batches {
-            self.replica.take_appended(epoch, outcome::batch(batch));
+            self.replica
+                .take_appended(epoch, outcome::to_appended_batch(batch));
         }
         self.wake.note_end_from_leader(news.durable);
         for (number, handed) in news.replies {

@@ -74,10 +74,10 @@ impl Followers {
     fn publish(&self, state: &State) {
         let followers = state.followers.values();
         let addresses: Vec<_> = followers
-            .filter(|known| known.epoch == state.epoch)
-            .map(|known| ReplicaAddress {
-                origin: known.origin,
-                address: known.address.clone(),
+            .filter(|follower| follower.epoch == state.epoch)
+            .map(|follower| ReplicaAddress {
+                origin: follower.origin,
+                address: follower.address.clone(),
             })
             .collect();
         self.peers.set(state.epoch, &addresses, Instant::now());
@@ -90,14 +90,14 @@ impl Followers {
         let stream = state.next_stream;
         state.next_stream += 1;
         state.epoch = state.epoch.max(start.leader.epoch);
-        let known = KnownFollower {
+        let follower = KnownFollower {
             epoch: start.leader.epoch,
             origin: start.origin,
             address: start.address.clone(),
             release: start.release.clone(),
             sequence: 0,
         };
-        state.followers.insert(stream, known);
+        state.followers.insert(stream, follower);
         self.publish(&state);
         Joined {
             followers: Arc::clone(self),
@@ -110,18 +110,18 @@ impl Followers {
     pub(crate) fn best_except(&self, excluded: u64) -> Option<(u64, String)> {
         let state = self.state.lock();
         let followers = state.followers.values();
-        let others = followers.filter(|known| known.origin != excluded);
-        let best = others.max_by_key(|known| known.sequence)?;
+        let others = followers.filter(|follower| follower.origin != excluded);
+        let best = others.max_by_key(|follower| follower.sequence)?;
         Some((best.origin, best.address.clone()))
     }
 
     /// All followers, for operators.
     pub(crate) fn report(&self) -> Vec<FollowerReport> {
         let state = self.state.lock();
-        let report = |known: &KnownFollower| FollowerReport {
-            address: known.address.clone(),
-            release: known.release.clone(),
-            applied: known.sequence,
+        let report = |follower: &KnownFollower| FollowerReport {
+            address: follower.address.clone(),
+            release: follower.release.clone(),
+            applied: follower.sequence,
         };
         state.followers.values().map(report).collect()
     }
@@ -130,8 +130,8 @@ impl Followers {
 impl Joined {
     /// Notes the last entry that the follower has applied.
     pub(crate) fn note_applied(&self, sequence: u64) {
-        if let Some(known) = self.followers.state.lock().followers.get_mut(&self.stream) {
-            known.sequence = sequence;
+        if let Some(follower) = self.followers.state.lock().followers.get_mut(&self.stream) {
+            follower.sequence = sequence;
         }
     }
 }

@@ -26,7 +26,7 @@ use super::{HEARTBEAT, SILENT_TICKS_MAX, ThisReplica, outcome};
 const QUEUE_MESSAGES: usize = 4;
 /// The most commands of one follower that are being carried out; further ones are not read from the connection yet.
 const COMMANDS_MAX: usize = 65_536;
-/// The most replies in one message.
+/// How many further outcomes are added to a message at a time, before the stream handles other events again.
 const REPLIES_AT_A_TIME: usize = 1_024;
 
 /// If commands of a follower are being carried out and none has had an outcome for this number of heartbeats, the
@@ -91,21 +91,21 @@ impl<M: ReplicatedMachine> LeadingReplica<M> {
         })?;
         let (to_leader, from_follower) = mpsc::channel(QUEUE_MESSAGES);
         let (to_follower, from_leader) = mpsc::channel(QUEUE_MESSAGES);
-        let known = leadership.borrow().clone();
-        let leads = known.is_own && known.epoch == start.leader.epoch;
+        let current = leadership.borrow().clone();
+        let leads = current.is_own && current.epoch == start.leader.epoch;
         let first_message = if leads {
             FromLeader::Welcome { version }
         } else {
-            self.not_leading(&known)
+            self.not_leading(&current)
         };
         // The channel is new, so it is not full.
         let _ = to_follower.try_send(first_message);
         if leads {
             let appended = (start.takes_entries).then(|| self.replica.appended());
             let batches = EntryBatches::new(appended.flatten());
-            let mut followers = self.followers.addresses();
+            let mut follower_addresses = self.followers.addresses();
             // The first message has the addresses of all followers, whether they have changed or not.
-            followers.mark_changed();
+            follower_addresses.mark_changed();
             let follower = FollowerStream {
                 own: Arc::clone(&self.own),
                 replica: self.replica.clone(),
@@ -113,7 +113,7 @@ impl<M: ReplicatedMachine> LeadingReplica<M> {
                 start,
                 news: LeaderNews::default(),
                 batches,
-                followers,
+                follower_addresses,
                 has_news: true,
                 silent_ticks: 0,
                 stalled_ticks: 0,
@@ -127,10 +127,10 @@ impl<M: ReplicatedMachine> LeadingReplica<M> {
         })
     }
 
-    fn not_leading(&self, known: &Leadership) -> FromLeader {
+    fn not_leading(&self, leadership: &Leadership) -> FromLeader {
         FromLeader::NotLeading {
             origin: self.own.origin,
-            leader: to_link(known),
+            leader: to_link(leadership),
         }
     }
 }
@@ -176,7 +176,7 @@ struct FollowerStream<M: ReplicatedMachine> {
     /// Collects the batches for the next message.
     batches: EntryBatches,
     /// The addresses of all followers.
-    followers: watch::Receiver<Vec<ReplicaAddress>>,
+    follower_addresses: watch::Receiver<Vec<ReplicaAddress>>,
     /// Whether `news` has to be sent now.
     has_news: bool,
     /// Heartbeats since the follower's last message.
@@ -199,9 +199,9 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
         let mut under_way = FuturesUnordered::new();
         let mut durable = std::pin::pin!(replica.durable_after(0));
         let mut leadership_ended = std::pin::pin!(async move {
-            let has_ended = |known: &Leadership| !known.is_own || known.epoch != epoch;
-            let ended = leadership.wait_for(has_ended).await;
-            ended.map(|known| known.clone()).ok()
+            let has_ended = |current: &Leadership| !current.is_own || current.epoch != epoch;
+            let next = leadership.wait_for(has_ended).await;
+            next.map(|next| next.clone()).ok()
         });
         let mut heartbeat = tokio::time::interval(HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -233,14 +233,14 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
                     let Some(durable_end) = durable_end else { return };
                     self.note_durable(durable_end);
                 }
-                Ok(()) = self.followers.changed() => self.add_followers(),
+                Ok(()) = self.follower_addresses.changed() => self.add_followers(),
                 permit = to_follower.reserve(), if self.has_news => {
                     let Ok(permit) = permit else { return };
                     permit.send(FromLeader::News(self.take_news()));
                 }
-                known = &mut leadership_ended => {
-                    if let Some(known) = known {
-                        let leader = to_link(&known);
+                next = &mut leadership_ended => {
+                    if let Some(next) = next {
+                        let leader = to_link(&next);
                         let origin = self.own.origin;
                         // A closed channel means that the follower is gone.
                         let _ = to_follower.send(FromLeader::NotLeading { origin, leader }).await;
@@ -266,8 +266,8 @@ impl<M: ReplicatedMachine> FollowerStream<M> {
 
     /// Records that the next message has to name all followers.
     fn add_followers(&mut self) {
-        let followers = self.followers.borrow_and_update();
-        self.news.followers.clone_from(&followers);
+        let addresses = self.follower_addresses.borrow_and_update();
+        self.news.followers.clone_from(&addresses);
         self.has_news = true;
     }
 

@@ -65,7 +65,7 @@ pub(crate) fn from_leader(outcome: HandedOutcome) -> ForwardReply {
 }
 
 /// A batch of the leader, for a follower.
-pub(crate) fn entry_batch(batch: &AppendedBatch) -> EntryBatch {
+pub(crate) fn to_entry_batch(batch: &AppendedBatch) -> EntryBatch {
     let Link {
         first,
         last,
@@ -82,7 +82,7 @@ pub(crate) fn entry_batch(batch: &AppendedBatch) -> EntryBatch {
 }
 
 /// A batch for the engine of the follower.
-pub(crate) fn batch(batch: EntryBatch) -> AppendedBatch {
+pub(crate) fn to_appended_batch(batch: EntryBatch) -> AppendedBatch {
     AppendedBatch {
         link: Link {
             first: batch.first,

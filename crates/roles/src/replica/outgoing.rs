@@ -23,7 +23,7 @@ pub(crate) struct Outgoing {
     queued: Notify,
     /// The replica that leads, as the engine knows it.
     leader: watch::Sender<Leadership>,
-    /// The version in which commands are encoded.
+    /// The version in which commands are encoded. It is independent of all other data, so `Relaxed` is enough.
     version: AtomicU32,
 }
 
@@ -94,8 +94,8 @@ pub(crate) struct OutgoingLink(pub(crate) Arc<Outgoing>);
 impl<M: ReplicatedMachine> LeaderLink<M> for OutgoingLink {
     fn send(&self, leadership: &Leadership, number: u64, command: &M::Command) {
         let version = self.0.version.load(Ordering::Relaxed);
-        // Encoding does not fail: the version is the oldest one or one that a leader agreed on, and this replica can
-        // write it.
+        // This replica can write the version, because it is the oldest one or one that a leader agreed on. If the
+        // version lacks the command, the bytes are empty. The leader cannot read them, and the command fails.
         let bytes = M::encode_command(version, command).unwrap_or_default();
         let mut queue = self.0.queue.lock();
         if queue.epoch != leadership.epoch {

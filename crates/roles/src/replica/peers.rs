@@ -30,12 +30,12 @@ pub(crate) type Connect = Arc<dyn Fn(&str) -> Result<Arc<dyn ReplicaLink>, Strin
 pub(crate) struct Peers {
     own: Arc<ThisReplica>,
     connect: Connect,
-    known: Mutex<KnownPeers>,
+    list: Mutex<PeerList>,
 }
 
 /// The list of the other replicas.
 #[derive(Default)]
-struct KnownPeers {
+struct PeerList {
     /// The epoch of the leader to which the list belongs.
     epoch: u64,
     /// The replicas, by their numbers. A replica gets a new number at each start.
@@ -55,8 +55,8 @@ struct Peer {
 
 impl fmt::Debug for Peers {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = self.known.lock();
-        let addresses = known.peers.values().map(|peer| &peer.address);
+        let list = self.list.lock();
+        let addresses = list.peers.values().map(|peer| &peer.address);
         formatter.debug_list().entries(addresses).finish()
     }
 }
@@ -66,7 +66,7 @@ impl Peers {
         Self {
             own,
             connect,
-            known: Mutex::default(),
+            list: Mutex::default(),
         }
     }
 
@@ -79,20 +79,20 @@ impl Peers {
     /// and it is not known yet which replicas follow the new leader. If the list of this epoch has begun already, it
     /// stays.
     pub(super) fn begin(&self, epoch: u64, leader: Option<&ReplicaAddress>, now: Instant) {
-        let mut known = self.known.lock();
-        if known.epoch < epoch {
-            known.epoch = epoch;
-            self.replace(&mut known.peers, leader.map_or(&[], slice::from_ref), now);
+        let mut list = self.list.lock();
+        if list.epoch < epoch {
+            list.epoch = epoch;
+            self.replace(&mut list.peers, leader.map_or(&[], slice::from_ref), now);
         }
     }
 
     /// Replaces the list of replicas, which may contain this replica, too. `epoch` is that of the leader which made the
     /// list: the list of an earlier leader is ignored.
     pub(super) fn set(&self, epoch: u64, listed: &[ReplicaAddress], now: Instant) {
-        let mut known = self.known.lock();
-        if known.epoch <= epoch {
-            known.epoch = epoch;
-            self.replace(&mut known.peers, listed, now);
+        let mut list = self.list.lock();
+        if list.epoch <= epoch {
+            list.epoch = epoch;
+            self.replace(&mut list.peers, listed, now);
         }
     }
 
@@ -127,19 +127,21 @@ impl Peers {
 
     /// The links to those remembered replicas whose numbers `is_wanted` accepts.
     fn links(&self, now: Instant, is_wanted: impl Fn(u64) -> bool) -> Vec<Arc<dyn ReplicaLink>> {
-        let known = self.known.lock();
-        let wanted = known
+        let list = self.list.lock();
+        let wanted_peers = list
             .peers
             .iter()
             .filter(|(origin, peer)| is_wanted(**origin) && peer.is_remembered(now));
-        wanted.map(|(_, peer)| Arc::clone(&peer.link)).collect()
+        wanted_peers
+            .map(|(_, peer)| Arc::clone(&peer.link))
+            .collect()
     }
 
     /// Sends an update of a host to each replica that the leader lists. Returns the receipts of those that answer.
     async fn send_update(&self, posted: PostedUpdate) -> Vec<Receipt> {
         let listed: Vec<_> = {
-            let known = self.known.lock();
-            let listed = known.peers.values();
+            let list = self.list.lock();
+            let listed = list.peers.values();
             let listed = listed.filter(|peer| peer.unlisted_since.is_none());
             listed.map(|peer| Arc::clone(&peer.updates)).collect()
         };
@@ -262,8 +264,8 @@ mod tests {
 
         /// The addresses of the replicas that are listed now.
         pub(crate) fn listed(&self) -> Vec<String> {
-            let known = self.known.lock();
-            let listed = known.peers.values();
+            let list = self.list.lock();
+            let listed = list.peers.values();
             let listed = listed.filter(|peer| peer.unlisted_since.is_none());
             listed.map(|peer| peer.address.clone()).collect()
         }

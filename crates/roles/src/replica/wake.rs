@@ -26,8 +26,8 @@ pub(crate) struct Wake {
 /// What is known of the journal's end.
 #[derive(Debug, Default)]
 struct WakeState {
-    /// The newest entry that the leader has reported. If the leader sends entries to this replica, it has sent all up
-    /// to this one.
+    /// The newest entry that the leader has reported. If the leader sends entries to this replica, it has sent those up
+    /// to this one, except for any that did not fit into its messages.
     end: u64,
     /// The newest entry that the store has reported. The leader may be about to send it.
     store_end: u64,

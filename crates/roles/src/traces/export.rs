@@ -11,18 +11,18 @@ use serde_json::{Value as Json, json};
 
 /// The most spans in one request.
 const BATCH_MAX: usize = 512;
-/// How long spans are gathered before they are sent.
-const GATHER: Duration = Duration::from_millis(500);
+/// How long further spans are gathered after the first one of a batch.
+const GATHER_TIME: Duration = Duration::from_millis(500);
 /// The time-out of a request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How many times a batch is sent at most before it is dropped.
-const TRIES: u32 = 4;
+const TRIES_MAX: u32 = 4;
 /// The wait after the first failure of a batch; each further wait is twice as long.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The statuses after which, by the specification of OTLP, a client may send a batch again. After any other status the
 /// batch is dropped.
-const RETRIED: [StatusCode; 4] = [
+const RETRIED_STATUSES: [StatusCode; 4] = [
     StatusCode::TOO_MANY_REQUESTS,
     StatusCode::BAD_GATEWAY,
     StatusCode::SERVICE_UNAVAILABLE,
@@ -33,8 +33,8 @@ const RETRIED: [StatusCode; 4] = [
 pub(crate) struct Exporter {
     tracer: &'static Tracer,
     url: String,
-    /// Whether the last batch was accepted, so that the log says once that the collector is away, and once that it is
-    /// back.
+    /// Whether the last attempt to send succeeded; true before the first one. With it, the log says once that the
+    /// collector is away, and once that it is back.
     is_well: bool,
 }
 
@@ -70,7 +70,7 @@ impl Exporter {
             let spans = self.tracer.take(BATCH_MAX);
             if spans.is_empty() {
                 self.tracer.wait_for_spans().await;
-                tokio::time::sleep(GATHER).await;
+                tokio::time::sleep(GATHER_TIME).await;
                 continue;
             }
             self.send(&client, &spans).await;
@@ -80,8 +80,8 @@ impl Exporter {
     /// Sends a batch, if necessary several times. Counts its spans as sent or as dropped.
     async fn send(&mut self, client: &reqwest::Client, spans: &[Span]) {
         let body = request(&self.tracer.options().service, spans).to_string();
-        let mut wait = RETRY;
-        for tries in 1..=TRIES {
+        let mut wait = RETRY_PAUSE;
+        for tries in 1..=TRIES_MAX {
             let json = HeaderValue::from_static("application/json");
             let request = client.post(&self.url).header(CONTENT_TYPE, json);
             let mut may_retry = true;
@@ -95,7 +95,7 @@ impl Exporter {
                     return;
                 }
                 Ok(answer) => {
-                    may_retry = RETRIED.contains(&answer.status());
+                    may_retry = RETRIED_STATUSES.contains(&answer.status());
                     format!("it answered {}", answer.status())
                 }
                 Err(error) => chain(&error),
@@ -110,7 +110,7 @@ impl Exporter {
             if !may_retry {
                 break;
             }
-            if tries < TRIES {
+            if tries < TRIES_MAX {
                 tokio::time::sleep(wait).await;
                 wait *= 2;
             }

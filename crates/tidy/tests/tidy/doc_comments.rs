@@ -19,7 +19,7 @@ fn few_doc_comments_only_repeat_a_name() {
         }
         let comments = doc_comments(&file);
         all += comments.len();
-        let is_short = |comment: &&DocComment| comment.words() <= SHORT_WORDS_MAX;
+        let is_short = |comment: &&DocComment| comment.word_count() <= SHORT_WORDS_MAX;
         let short = comments.iter().filter(is_short);
         places.extend(
             short.map(|comment| format!("{}:{}: {}", file.path, comment.line, comment.text)),
@@ -60,7 +60,7 @@ struct One {
     let found = doc_comments(&file);
     let found: Vec<(usize, &str, usize)> = found
         .iter()
-        .map(|comment| (comment.line, comment.text.as_str(), comment.words()))
+        .map(|comment| (comment.line, comment.text.as_str(), comment.word_count()))
         .collect();
     assert_eq!(
         found,
