@@ -234,7 +234,8 @@ where
     let size = size.map_or(bytes_max, |size| size.min(bytes_max));
     let mut permit = None;
     if size > SMALL_BYTES {
-        let reserved = budget.reserve(caller(), size, timeout).await;
+        // In a box, as are the other rare waits below: the future of every request would have room for it.
+        let reserved = Box::pin(budget.reserve(caller(), size, timeout)).await;
         permit = Some(reserved.ok_or_else(no_memory)?);
     }
     let reader = BodyReader {
@@ -247,7 +248,7 @@ where
     let mut collected = std::pin::pin!(reader.collect(body));
     match poll_twice(collected.as_mut()).await {
         Some(result) => result,
-        None => match placewright_net::peer_timeout(timeout, collected).await {
+        None => match Box::pin(placewright_net::peer_timeout(timeout, collected)).await {
             Some(result) => result,
             None => Err(ApiError::new(408, "The body did not arrive in time.")),
         },
@@ -346,7 +347,9 @@ impl BodyReader {
             if total > self.bytes_max {
                 return Err(too_large(self.bytes_max));
             }
-            self.hold_memory(total).await?;
+            if self.permit.is_some() {
+                Box::pin(self.hold_memory(total)).await?;
+            }
             // Most bodies arrive in one piece, which is not copied.
             if first.is_empty() && all.is_empty() {
                 first = data;

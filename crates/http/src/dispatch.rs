@@ -213,67 +213,71 @@ where
 }
 
 /// As [`handle`]. `watch` notices when the client closes its connection.
-async fn handle_from<A: Api, B>(
+fn handle_from<A: Api, B>(
     api: Arc<A>,
     request: Request<B>,
     remote: Option<SocketAddr>,
     watch: Option<Arc<PeerWatch>>,
-) -> Response<Body>
+) -> impl Future<Output = Response<Body>>
 where
     B: HttpBody<Data = Bytes> + Unpin,
     B::Error: fmt::Display,
 {
     let mut context = RequestContext::new(remote, watch);
     let (parts, mut body) = request.into_parts();
-    let gateway = api.gateway();
-    context.span = RequestSpan::begin(&parts, method_label(&parts.method));
-    if audit::is_write(&parts.method) {
-        context.audit = gateway.audit_entry(&parts, A::NAME);
-    }
-    let is_preflight = gateway.is_preflight(&parts);
-    let mut response = if is_preflight {
-        Response::new(Body::Whole(Bytes::new()))
-    } else {
-        match answer(&api, &parts, &mut body, &mut context).await {
-            Ok(reply) => {
-                if context.audit.is_some() {
-                    context.result = AuditResult::accepted(reply.status, reply.location.as_ref());
-                }
-                success_response(&*api, &parts, reply, &context)
-            }
-            Err(error) => {
-                if context.audit.is_none() && audit::is_access_denied(error.status()) {
-                    context.audit = gateway.audit_entry(&parts, A::NAME);
-                }
-                if context.audit.is_some() {
-                    context.result = AuditResult::refused(&error);
-                }
-                error_response(&*api, &parts, &error, &context)
-            }
+    // A block that captures these: the future of an `async fn` would have room for each of them twice.
+    async move {
+        let gateway = api.gateway();
+        context.span = RequestSpan::begin(&parts, method_label(&parts.method));
+        if audit::is_write(&parts.method) {
+            context.audit = gateway.audit_entry(&parts, A::NAME);
         }
-    };
-    match &gateway.options().cors {
-        Some(cors) if is_preflight => {
-            cors.add_preflight_headers(&parts.headers, response.headers_mut());
+        let is_preflight = gateway.is_preflight(&parts);
+        let mut response = if is_preflight {
+            Response::new(Body::Whole(Bytes::new()))
+        } else {
+            match answer(&api, &parts, &mut body, &mut context).await {
+                Ok(reply) => {
+                    if context.audit.is_some() {
+                        context.result =
+                            AuditResult::accepted(reply.status, reply.location.as_ref());
+                    }
+                    success_response(&*api, &parts, reply, &context)
+                }
+                Err(error) => {
+                    if context.audit.is_none() && audit::is_access_denied(error.status()) {
+                        context.audit = gateway.audit_entry(&parts, A::NAME);
+                    }
+                    if context.audit.is_some() {
+                        context.result = AuditResult::refused(&error);
+                    }
+                    error_response(&*api, &parts, &error, &context)
+                }
+            }
+        };
+        match &gateway.options().cors {
+            Some(cors) if is_preflight => {
+                cors.add_preflight_headers(&parts.headers, response.headers_mut());
+            }
+            Some(cors) => cors.add_headers(&parts.headers, response.headers_mut()),
+            None => {}
         }
-        Some(cors) => cors.add_headers(&parts.headers, response.headers_mut()),
-        None => {}
+        if !body::drain(&mut body, &parts.headers).await {
+            // The rest of the body would be read as the next request.
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+        }
+        if let Ok(value) = HeaderValue::from_bytes(context.request_id.as_bytes()) {
+            response.headers_mut().insert(REQUEST_ID, value);
+        }
+        gateway.record(&parts, &response, &context);
+        let (route, status) = (context.route(), response.status().as_u16());
+        let RequestContext {
+            span, request_id, ..
+        } = &mut context;
+        span.end(route, request_id.as_str(), Some(status));
+        response
     }
-    if !body::drain(&mut body, &parts.headers).await {
-        // The rest of the body would be read as the next request.
-        let close = HeaderValue::from_static("close");
-        response.headers_mut().insert(header::CONNECTION, close);
-    }
-    if let Ok(value) = HeaderValue::from_bytes(context.request_id.as_bytes()) {
-        response.headers_mut().insert(REQUEST_ID, value);
-    }
-    gateway.record(&parts, &response, &context);
-    let (route, status) = (context.route(), response.status().as_u16());
-    let RequestContext {
-        span, request_id, ..
-    } = &mut context;
-    span.end(route, request_id.as_str(), Some(status));
-    response
 }
 
 async fn answer<A: Api, B>(

@@ -39,7 +39,8 @@ impl PollTimes {
         );
     }
 
-    /// Runs a future, and measures each of its polls.
+    /// Runs a future, and measures each of its polls. The output should be small, because it is copied after each poll,
+    /// also when it is not there yet.
     pub(crate) async fn time<F: Future>(&self, mut future: Pin<&mut F>) -> F::Output {
         poll_fn(|context| {
             let started = Instant::now();

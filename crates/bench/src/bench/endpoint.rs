@@ -11,8 +11,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
-/// A connection with or without TLS.
-pub(crate) type Stream = Either<TcpStream, TlsStream<TcpStream>>;
+/// A connection with or without TLS. The state of TLS is in a box, because a stream is moved for each request.
+pub(crate) type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
 /// A server's address, with the TLS configuration of its clients if it has TLS.
 #[derive(Debug, Clone)]
@@ -46,6 +46,7 @@ impl Endpoint {
         };
         let name = ServerName::from(self.address.ip());
         let connector = TlsConnector::from(Arc::clone(tls));
-        Ok(Either::Right(connector.connect(name, stream).await?))
+        let stream = connector.connect(name, stream).await?;
+        Ok(Either::Right(Box::new(stream)))
     }
 }

@@ -108,7 +108,7 @@ impl ConnectionContext {
                 client,
             )
         });
-        let connection = self.http.serve_connection(io, answer_service);
+        let mut connection = self.http.serve_connection(io, answer_service);
         let polls = self.service.metrics().polls.clone();
         let shared = self.clone();
         spawn_contained(ContainedWork::HttpConnection, async move {
@@ -116,8 +116,12 @@ impl ConnectionContext {
                 server_state: &shared.state,
                 can_hand_over,
             };
-            let (end, connection) = polls
-                .time(pin!(run(connection, &connection_state, end_conditions)))
+            let end = polls
+                .time(pin!(run(
+                    &mut connection,
+                    &connection_state,
+                    end_conditions
+                )))
                 .await;
             match end {
                 End::Closed(Ok(())) => {}
@@ -210,24 +214,24 @@ async fn answer_request(
 
 /// Serves a connection to its end, or until the successor is to take it over.
 async fn run<S>(
-    mut connection: Connection<TokioIo<TimedStream<Stream>>, S>,
+    connection: &mut Connection<TokioIo<TimedStream<Stream>>, S>,
     connection_state: &ConnectionState,
     end_conditions: EndConditions<'_>,
-) -> (End, Connection<TokioIo<TimedStream<Stream>>, S>)
+) -> End
 where
     S: HyperService<Incoming, ResBody = Body> + Unpin,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     S::Future: 'static,
 {
     let mut is_ending = false;
-    let end = std::future::poll_fn(|context: &mut Context<'_>| {
+    std::future::poll_fn(|context: &mut Context<'_>| {
         loop {
             if !is_ending && end_conditions.is_ending(connection_state) {
                 is_ending = true;
                 // An idle connection is closed; otherwise the response says that it is the last.
-                Pin::new(&mut connection).graceful_shutdown();
+                Pin::new(&mut *connection).graceful_shutdown();
             }
-            if let Poll::Ready(result) = Pin::new(&mut connection).poll(context) {
+            if let Poll::Ready(result) = Pin::new(&mut *connection).poll(context) {
                 return Poll::Ready(End::Closed(result));
             }
             if end_conditions.is_handing_over() && connection_state.is_idle() {
@@ -239,8 +243,7 @@ where
             }
         }
     })
-    .await;
-    (end, connection)
+    .await
 }
 
 /// Why a request's `Host` header is not valid (RFC 9112, section 3.2); none if it is valid. A request of HTTP/1.0

@@ -16,7 +16,7 @@ impl Form for ConsumerUuid {
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, FormError> {
-        Self::parse(from.text()?).ok_or(FormError::Bad("a consumer"))
+        Self::from_ascii(from.bytes()?).ok_or(FormError::Bad("a consumer"))
     }
 }
 
