@@ -139,11 +139,14 @@ pub(crate) async fn keep_sealed(shared: Arc<LeaderState>) {
             Ok(Ok(false)) | Err(_) => {}
         }
         if is_pass_due || last_pass.elapsed() >= FULL_PASS_INTERVAL {
-            let replaced = reseal_all(&shared, with_bodies).await;
-            if replaced > 0 {
+            let pass = reseal_all(&shared, with_bodies).await;
+            if pass.replaced > 0 {
+                let replaced = pass.replaced;
                 tracing::info!(replaced, "secrets were sealed with the current key");
             }
-            (last_pass, is_pass_due, with_bodies) = (Instant::now(), false, false);
+            (last_pass, is_pass_due) = (Instant::now(), false);
+            // The bodies are read again until each specification that needed it was replaced.
+            with_bodies &= pass.refused > 0;
         }
         tokio::select! {
             () = tokio::time::sleep(KEY_CHECK_INTERVAL) => {}
@@ -152,13 +155,21 @@ pub(crate) async fn keep_sealed(shared: Arc<LeaderState>) {
     }
 }
 
+/// What a pass over all secrets did.
+#[derive(Debug, Default)]
+struct ResealPass {
+    /// The number of specifications that were replaced.
+    replaced: usize,
+    /// The number of specifications that are as before, because the store did not accept their replacement.
+    refused: usize,
+}
+
 /// Seals all secrets that are not sealed with the current key, and those in bodies if `with_bodies`.
-/// Returns the number of specifications that were replaced.
-async fn reseal_all(shared: &LeaderState, with_bodies: bool) -> usize {
+async fn reseal_all(shared: &LeaderState, with_bodies: bool) -> ResealPass {
     let sealer = &shared.options.sealer;
     let mut counts = SecretCounts::default();
     let mut after = None;
-    let mut replaced = 0;
+    let mut pass = ResealPass::default();
     loop {
         let (specs, next) = shared
             .engine
@@ -166,15 +177,18 @@ async fn reseal_all(shared: &LeaderState, with_bodies: bool) -> usize {
         for (instance, spec) in specs {
             match sealer.resealed(instance, &spec, with_bodies) {
                 Ok(Some(new)) => {
-                    sealer.count(&new, &mut counts);
                     let event = Event::Reseal {
                         instance,
-                        from: Box::new(spec),
-                        to: Box::new(new),
+                        from: Box::new(spec.clone()),
+                        to: Box::new(new.clone()),
                     };
-                    // The next pass repeats the events that the store does not accept now.
+                    // The next pass repeats the events that the store refused.
                     if let Ok(Ok(_)) = shared.submit(event).await {
-                        replaced += 1;
+                        sealer.count(&new, &mut counts);
+                        pass.replaced += 1;
+                    } else {
+                        sealer.count(&spec, &mut counts);
+                        pass.refused += 1;
                     }
                 }
                 Ok(None) | Err(_) => sealer.count(&spec, &mut counts),
@@ -187,7 +201,7 @@ async fn reseal_all(shared: &LeaderState, with_bodies: bool) -> usize {
         tokio::task::yield_now().await;
     }
     sealer.set_secret_counts(counts);
-    replaced
+    pass
 }
 
 /// Reads up to [`INSTANCES_AT_ONCE`] instances that follow `after`. Returns those of their specifications

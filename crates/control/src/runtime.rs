@@ -32,6 +32,10 @@ use crate::secrets;
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// The number of sweeps after each of which the outboxes drop the times of messages that are no longer needed.
 const SWEEPS_PER_CLEANUP: u32 = 60;
+/// The most attempts at the start to seal what an earlier release left in the clear.
+const SEAL_ATTEMPTS: u32 = 10;
+/// The time between two of these attempts.
+const SEAL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The configuration of a cell.
 #[derive(Clone)]
@@ -115,7 +119,24 @@ impl Runtime {
             return 0;
         }
         let with_bodies = true;
-        secrets::seal_again(&self.context.control, with_bodies).await
+        let mut replaced = 0;
+        for _ in 0..SEAL_ATTEMPTS {
+            let pass = secrets::seal_again(&self.context.control, with_bodies).await;
+            replaced += pass.replaced;
+            if pass.refused == 0 || !leading.is_own() {
+                return replaced;
+            }
+            let refused = pass.refused;
+            tracing::warn!(
+                refused,
+                "the store does not take sealed secrets in place of open ones; trying again"
+            );
+            tokio::time::sleep(SEAL_INTERVAL).await;
+        }
+        tracing::error!(
+            "secrets of an earlier release stay in the clear in the store until the next start"
+        );
+        replaced
     }
 
     /// Limits the pace of placements to one instance in `instance_time` while several projects send requests, that is,

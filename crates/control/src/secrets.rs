@@ -41,13 +41,22 @@ pub(crate) fn open_for_cell(sealer: &Sealer, message: &mut Message) -> bool {
     }
 }
 
+/// What a pass over all secrets did.
+#[derive(Debug, Default)]
+pub(crate) struct SealPass {
+    /// The number of specifications that were replaced.
+    pub(crate) replaced: usize,
+    /// The number of specifications that are as before, because the store did not accept their replacement.
+    pub(crate) refused: usize,
+}
+
 /// Seals secrets that are in the clear or sealed with an older key. With `with_bodies`, also secrets that an earlier
-/// release left in the bodies of specifications. Returns how many specifications were replaced.
-pub(crate) async fn seal_again(control: &ControlHandle, with_bodies: bool) -> usize {
+/// release left in the bodies of specifications.
+pub(crate) async fn seal_again(control: &ControlHandle, with_bodies: bool) -> SealPass {
     let sealer = control.sealer();
     let mut held = SecretCounts::default();
     let mut after = None;
-    let mut replaced = 0;
+    let mut pass = SealPass::default();
     loop {
         let (specs, last) = control
             .engine()
@@ -57,15 +66,18 @@ pub(crate) async fn seal_again(control: &ControlHandle, with_bodies: bool) -> us
                 // Only the replica that leads replaces specifications. Any other one counts what there is.
                 Ok(Some(_)) if !control.engine().leads() => sealer.count(&spec, &mut held),
                 Ok(Some(new)) => {
-                    sealer.count(&new, &mut held);
                     let command = Command::Reseal {
                         instance,
-                        from: Box::new(spec),
-                        to: Box::new(new),
+                        from: Box::new(spec.clone()),
+                        to: Box::new(new.clone()),
                     };
-                    // The next pass repeats the commands that the store does not accept now.
+                    // The next pass repeats the commands that the store refused.
                     if let Ok(Ok(_)) = control.submit(command).await {
-                        replaced += 1;
+                        sealer.count(&new, &mut held);
+                        pass.replaced += 1;
+                    } else {
+                        sealer.count(&spec, &mut held);
+                        pass.refused += 1;
                     }
                 }
                 Ok(None) | Err(_) => sealer.count(&spec, &mut held),
@@ -78,7 +90,7 @@ pub(crate) async fn seal_again(control: &ControlHandle, with_bodies: bool) -> us
         tokio::task::yield_now().await;
     }
     sealer.set_secret_counts(held);
-    replaced
+    pass
 }
 
 /// The specifications that have secrets, or all of them with `with_bodies`, of the instances that are read
@@ -127,7 +139,7 @@ pub(crate) async fn keep_sealed(control: ControlHandle) {
         // Only the replica that leads seals anew. The other replicas count which secrets are sealed with which key.
         if is_due || last_pass.elapsed() >= FULL_PASS_INTERVAL {
             let with_bodies = false;
-            let replaced = seal_again(&control, with_bodies).await;
+            let replaced = seal_again(&control, with_bodies).await.replaced;
             if replaced > 0 {
                 tracing::info!(replaced, "secrets were sealed with the current key");
             }
