@@ -117,7 +117,7 @@ fn an_empty_store_begins_where_a_copy_wants_it(journal: &mut dyn Journal) {
         Err(AppendError::Conflict { next_sequence: 8 })
     ));
     append_numbered(journal, 8, 9);
-    snapshot(journal, 7, b"state");
+    write_snapshot(journal, 7, b"state");
     assert!(matches!(
         journal.begin_after(9),
         Err(JournalError::NotEmpty { end: 9, .. })
@@ -142,7 +142,7 @@ fn append_numbered(journal: &mut dyn Journal, first: u64, last: u64) {
     journal.append(first, &records).unwrap();
 }
 
-fn snapshot(journal: &mut dyn Journal, sequence: u64, bytes: &[u8]) {
+fn write_snapshot(journal: &mut dyn Journal, sequence: u64, bytes: &[u8]) {
     let mut writer = journal.write_snapshot(sequence).unwrap();
     writer.write_all(bytes).unwrap();
     assert_eq!(writer.finish().unwrap().sequence, sequence);
@@ -155,7 +155,7 @@ fn snapshot_bytes(journal: &mut dyn Journal, sequence: u64) -> Vec<u8> {
     bytes
 }
 
-/// Appends two entries; returns their batch. `None` if the journal has no chain.
+/// Appends two entries; returns their batch. `None` if the journal does not hand batches over.
 fn append_batch(journal: &mut dyn Journal, first: u64) -> Option<(Link, Vec<u8>)> {
     append_numbered(journal, first, first + 1);
     let records = [first, first + 1].map(|n| format!("record {n}"));
@@ -383,10 +383,10 @@ fn a_snapshot_is_visible_when_it_is_finished(journal: &mut dyn Journal) {
         assert_eq!(journal.snapshots().unwrap(), []);
     }
     assert_eq!(journal.snapshots().unwrap(), []);
-    snapshot(journal, 3, &large);
-    snapshot(journal, 5, b"");
-    snapshot(journal, 9, b"nine");
-    snapshot(journal, 9, b"again");
+    write_snapshot(journal, 3, &large);
+    write_snapshot(journal, 5, b"");
+    write_snapshot(journal, 9, b"nine");
+    write_snapshot(journal, 9, b"again");
     let sequences = |journal: &mut dyn Journal| -> Vec<u64> {
         let snapshots = journal.snapshots().unwrap();
         snapshots.iter().map(|s| s.sequence).collect()
@@ -412,7 +412,7 @@ fn only_entries_that_a_snapshot_covers_are_trimmed(journal: &mut dyn Journal) {
             snapshot: 0
         })
     ));
-    snapshot(journal, 300, b"state");
+    write_snapshot(journal, 300, b"state");
     assert!(matches!(
         journal.trim(302),
         Err(JournalError::TrimBeyondSnapshot {
@@ -437,7 +437,7 @@ fn only_entries_that_a_snapshot_covers_are_trimmed(journal: &mut dyn Journal) {
     assert!(verify(journal, &mut |_| ()).unwrap().problems.is_empty());
 
     // All entries may be trimmed; the sequence continues.
-    snapshot(journal, 400, b"state");
+    write_snapshot(journal, 400, b"state");
     journal.trim(401).unwrap();
     assert_eq!(
         (journal.first_held().unwrap(), journal.end().unwrap()),
@@ -452,7 +452,7 @@ fn stats_are_correct_and_compacting_retains_the_requested_entries(journal: &mut 
     for first in (1..=100).step_by(10) {
         append_numbered(journal, first, first + 9);
     }
-    snapshot(journal, 95, b"state");
+    write_snapshot(journal, 95, b"state");
     let stats = journal.stats().unwrap();
     assert_eq!((stats.entries, stats.batches), (100, 10));
     assert_eq!((stats.first_held, stats.end), (1, 100));
@@ -468,10 +468,10 @@ fn stats_are_correct_and_compacting_retains_the_requested_entries(journal: &mut 
     let compaction = compact(journal, kept_entries).unwrap();
     // The snapshot at 95 is in the middle of a batch, which an implementation may keep whole.
     assert!(compaction.first_held > 90 && compaction.first_held <= 96);
-    let mut seen = 0;
-    let verification = verify(journal, &mut |sequence| seen = sequence).unwrap();
+    let mut last_visited = 0;
+    let verification = verify(journal, &mut |sequence| last_visited = sequence).unwrap();
     assert!(verification.problems.is_empty());
-    assert_eq!(seen, 100);
+    assert_eq!(last_visited, 100);
     assert_eq!(verification.entries, 101 - compaction.first_held);
     assert_eq!(verification.snapshots, journal.snapshots().unwrap());
 }

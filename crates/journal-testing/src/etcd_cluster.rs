@@ -20,7 +20,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(50);
 /// How often a start is tried with other ports: another program may take a port in between.
 const START_ATTEMPTS: usize = 3;
 /// The environment variable that makes tests fail, and not be skipped, if a program is missing.
-const DEMAND: &str = "PLACEWRIGHT_TEST_ENGINES";
+const DEMAND_VARIABLE: &str = "PLACEWRIGHT_TEST_ENGINES";
 
 /// The files with which members serve clients over TLS and ask them for certificates.
 #[derive(Clone, Debug)]
@@ -68,8 +68,8 @@ impl EtcdCluster {
         let is_installed = output.is_ok_and(|output| output.status.success());
         if !is_installed {
             assert!(
-                std::env::var(DEMAND).as_deref() != Ok("1"),
-                "the program etcd is not installed, and {DEMAND}=1 demands it"
+                std::env::var(DEMAND_VARIABLE).as_deref() != Ok("1"),
+                "the program etcd is not installed, and {DEMAND_VARIABLE}=1 demands it"
             );
             eprintln!("skipped: the program etcd is not installed (Debian: etcd-server)");
         }

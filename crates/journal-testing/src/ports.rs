@@ -10,8 +10,9 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Mutex, PoisonError};
 
+/// The first port of the range that is searched, which ends before the ports that the system assigns.
 const FIRST_PORT: u16 = 20_000;
-/// The first port that the system assigns, if the system does not report it.
+/// The first port that the system assigns, if the system does not report it: the default of Linux.
 const DEFAULT_SYSTEM_FIRST_PORT: u16 = 32_768;
 
 /// The ports that this process has reserved.
@@ -44,6 +45,7 @@ fn first_system_port() -> u16 {
 pub fn free_address() -> io::Result<SocketAddr> {
     let folder = std::env::temp_dir().join("placewright-ports");
     std::fs::create_dir_all(&folder)?;
+    // A system that assigns ports from about 20,000 on leaves too few below them. Then the search goes beyond them.
     let count = u32::from(first_system_port().saturating_sub(FIRST_PORT).max(1_000));
     let mut reserved = RESERVED_PORTS
         .lock()
@@ -69,7 +71,7 @@ pub fn free_address() -> io::Result<SocketAddr> {
     Err(io::Error::other("no port is free"))
 }
 
-/// Ports of [`free_address`].
+/// This many ports, each reserved as by [`free_address`].
 pub(crate) fn free_ports(count: usize) -> io::Result<Vec<u16>> {
     (0..count).map(|_| Ok(free_address()?.port())).collect()
 }

@@ -59,7 +59,7 @@ impl PostgresqlCluster {
     /// If the programs are not installed, and the environment variable `PLACEWRIGHT_TEST_ENGINES` is 1.
     #[must_use]
     pub fn available() -> bool {
-        Programs::available()
+        Programs::are_available()
     }
 
     /// Starts a primary, which is server 0, and its standbys, and waits until all are attached.
@@ -121,7 +121,8 @@ impl PostgresqlCluster {
             Some(password) => format!(" PASSWORD '{password}'"),
             None => String::new(),
         };
-        // There are no standbys yet, so neither of these two commands waits for them: `synchronous_commit` is `local`.
+        // The role and the database are made with `synchronous_commit=local`, because otherwise the primary would wait
+        // for standbys, which are not there yet.
         self.sql_in(
             0,
             "postgres",

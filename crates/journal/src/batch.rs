@@ -39,7 +39,7 @@ pub struct LogEnd {
     pub last: u64,
     /// The checksum of the batch of the last entry.
     pub checksum: u32,
-    /// The size of the records in bytes.
+    /// The size of all records up to the last entry in bytes, trimmed ones included.
     pub record_bytes: u64,
 }
 
@@ -82,6 +82,7 @@ pub fn encode(records: &[&[u8]]) -> Result<Vec<u8>, JournalError> {
     }
     let mut payload = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
     for record in records {
+        // A record is not larger than its batch, so its length fits.
         let length = u32::try_from(record.len()).unwrap_or(u32::MAX);
         payload.extend_from_slice(&length.to_le_bytes());
         payload.extend_from_slice(record);
@@ -156,10 +157,12 @@ pub(crate) fn check_next(link: Link, payload: &[u8], last: u64, checksum: u32) -
     Some(records.map(|(_, record)| record.len() as u64).sum())
 }
 
-/// An id that nobody else has: a random number of this process, and a counter.
+/// An id that no other process and no other call gets: a random number of this process in the upper half, and a counter
+/// in the lower one.
 pub fn new_id() -> u128 {
     static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().build_hasher().finish());
     static COUNTER: AtomicU64 = AtomicU64::new(1);
+    // Relaxed, because the counter only has to differ from call to call.
     let count = COUNTER.fetch_add(1, Ordering::Relaxed);
     u128::from(*PROCESS) << 64 | u128::from(count)
 }

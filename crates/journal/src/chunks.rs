@@ -59,8 +59,8 @@ pub trait ChunkSink: Send {
     /// The store failed, or the chunks were removed meanwhile.
     fn finish(&mut self, totals: ChunkTotals) -> Result<(), JournalError>;
 
-    /// Removes the chunks of a snapshot that will not be finished. If that is not possible now, they are removed after
-    /// a newer snapshot.
+    /// Removes the chunks of a snapshot that will not be finished. If that is not possible now, they are removed once a
+    /// newer snapshot is finished.
     fn remove(&mut self);
 }
 

@@ -12,11 +12,12 @@ use std::time::Duration;
 use crate::{AppendError, Journal, JournalError, Resolution, verify};
 
 /// When the records of an append together have this size in bytes, no further one is added. Every storage engine
-/// accepts as much in one append.
+/// accepts as much in one append. Snapshots are copied in pieces of this size, too.
 const BATCH_BYTES: usize = 256 << 10;
 /// The maximum number of records in one append.
 const BATCH_RECORDS: usize = 4096;
-/// How often the outcome of an append without an answer is asked for.
+/// The maximum number of attempts to find out the outcome of an append without an answer. The pauses between them are
+/// half a minute together, in which the servers of a storage engine can elect another leader.
 const RESOLVE_ATTEMPTS: usize = 60;
 /// The pause between two such attempts.
 const RESOLVE_PAUSE: Duration = Duration::from_millis(500);

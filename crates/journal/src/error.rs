@@ -177,7 +177,7 @@ pub enum JournalError {
     /// There is no journal at this path.
     #[error("there is no journal at {path}")]
     NotFound {
-        /// The directory that does not hold a store.
+        /// The directory that does not hold a store, or the file that it lacks.
         path: PathBuf,
     },
 

@@ -217,7 +217,7 @@ impl Fault {
 pub struct Faulty {
     inner: Box<dyn Journal>,
     faults: Faults,
-    /// The outcome of the last append, if its caller does not know it.
+    /// The outcome of the last append, if its caller does not know it; otherwise [`Resolution::NotKept`].
     unresolved: Resolution,
 }
 

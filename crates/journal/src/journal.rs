@@ -40,8 +40,8 @@ pub trait Journal: Send {
     }
 
     /// The place in the chain of the batch that this handle has just appended, by which another process's handle
-    /// accepts the batch ([`Journal::accept`]). `None` if the last append was not made, or the implementation has no
-    /// chain. It may be `None`, too, if the outcome of the last append was unknown at first.
+    /// accepts the batch ([`Journal::accept`]). `None` if the last append was not made, or the implementation does not
+    /// hand batches over. It may be `None`, too, if the outcome of the last append was unknown at first.
     fn appended(&self) -> Option<Link> {
         None
     }
@@ -162,8 +162,8 @@ pub trait Journal: Send {
     /// of journals: without a snapshot the store cannot be used.
     ///
     /// # Errors
-    /// [`JournalError::NotEmpty`] when the store has had entries, unless it begins there already and holds none; or the
-    /// store cannot be written.
+    /// [`JournalError::NotEmpty`] when the store has had entries, or the store cannot be written. It is no error if the
+    /// store already begins after `sequence` and holds no entry.
     fn begin_after(&mut self, sequence: u64) -> Result<(), JournalError>;
 
     /// Seals the store, because its installation was moved to the store at `moved_to`: every append fails with

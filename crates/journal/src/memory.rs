@@ -70,6 +70,7 @@ impl Store {
         self.batch_ends.get(index).copied()
     }
 
+    /// The error for an append to a sealed store; `None` if the store is not sealed.
     fn sealed(&self) -> Option<JournalError> {
         let moved_to = self.moved_to.clone()?;
         Some(JournalError::Sealed {
@@ -142,6 +143,7 @@ impl MemoryJournal {
     }
 }
 
+/// The path that errors name.
 fn path() -> PathBuf {
     PathBuf::from("memory")
 }

@@ -119,6 +119,7 @@ fn int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
+/// The reverse of [`int`]. A negative number, which only a damaged database has, becomes 0.
 fn uint(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }

@@ -46,15 +46,19 @@ const KEPT_ALIVE: u8 = 2;
 /// The response may not have been sent completely: not evicted.
 const RESPONDED: u8 = 3;
 
-/// The state of one connection. The task of the connection updates it, without a lock.
+/// The state of one connection. The task of the connection updates it, without a lock. `Relaxed` is enough for `phase`
+/// and `is_idle`, because no other memory depends on them: a limiter that reads an old phase may evict a connection
+/// that has just become busy, and such a connection still answers its request.
 #[derive(Debug)]
 pub struct ConnectionState {
     /// The phase of the connection: [`NEW`], [`BUSY`], [`RESPONDED`] or [`KEPT_ALIVE`].
     phase: AtomicU8,
     /// Whether no byte of a further request has arrived, and the last response was sent completely.
     is_idle: AtomicBool,
-    /// Whether the connection is evicted.
+    /// Whether the connection is evicted. It is set before the task is woken, and read after the task has registered
+    /// its waker, so that no wake-up is missed.
     must_close: AtomicBool,
+    /// The waker of the connection's task; `None` until the task registers it.
     waker: Mutex<Option<Waker>>,
 }
 
@@ -152,13 +156,13 @@ struct PeerConnections {
     /// The connections by their numbers, so the oldest first.
     by_age: BTreeMap<u64, Arc<ConnectionState>>,
     /// The number of these connections that have to close.
-    closing: usize,
+    closing_count: usize,
 }
 
 impl PeerConnections {
     /// The number of connections that do not have to close.
     fn remaining(&self) -> usize {
-        self.by_age.len().saturating_sub(self.closing)
+        self.by_age.len().saturating_sub(self.closing_count)
     }
 
     /// The number of connections in this phase that do not have to close.
@@ -178,7 +182,7 @@ impl PeerConnections {
                 evicted += 1;
             }
         }
-        self.closing += evicted;
+        self.closing_count += evicted;
         evicted
     }
 }
@@ -187,8 +191,8 @@ fn is_evictable(connection_state: &ConnectionState, phase: u8) -> bool {
     connection_state.phase.load(Ordering::Relaxed) == phase && !connection_state.must_close()
 }
 
-/// When many connections are new, several are evicted at once: one in [`EVICTED_ONE_IN`], at most
-/// [`EVICTED_MAX`].
+/// When many connections are new, several are evicted at once: one in [`EVICTED_ONE_IN`], at most [`EVICTED_MAX`]. So
+/// eviction keeps up with a client that opens connections fast and sends nothing on them.
 const EVICTED_ONE_IN: usize = 16;
 const EVICTED_MAX: usize = 32;
 
@@ -364,7 +368,7 @@ impl Drop for ConnectionPermit {
         if let Some(peer_connections) = open_connections.peers.get_mut(&self.peer) {
             peer_connections.by_age.remove(&self.number);
             if self.connection_state.must_close() {
-                peer_connections.closing = peer_connections.closing.saturating_sub(1);
+                peer_connections.closing_count = peer_connections.closing_count.saturating_sub(1);
             }
             if peer_connections.by_age.is_empty() {
                 open_connections.peers.remove(&self.peer);

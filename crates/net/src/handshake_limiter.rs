@@ -22,7 +22,9 @@ const DISPLACE_AFTER: Duration = Duration::from_secs(1);
 /// Issues permits for handshakes.
 #[derive(Debug)]
 pub(crate) struct HandshakeLimiter {
+    /// The maximum number of handshakes under way of one peer.
     per_peer: usize,
+    /// The permits of all handshakes together.
     total: Arc<Semaphore>,
     state: Mutex<State>,
 }
@@ -42,14 +44,16 @@ struct State {
 struct PeerState {
     permits: Arc<Semaphore>,
     /// The number of the peer's handshakes, including those that wait.
-    handshakes: usize,
+    handshake_count: usize,
 }
 
 /// A handshake that has its permit.
 #[derive(Debug)]
 struct Handshake {
     peer: Peer,
+    /// When it got its permit.
     since: Instant,
+    /// Notified when the handshake is displaced.
     displaced: Arc<Notify>,
 }
 
@@ -58,7 +62,7 @@ struct Handshake {
 pub(crate) struct HandshakePermit {
     number: u64,
     displaced: Arc<Notify>,
-    entry: PeerEntry,
+    peer_entry: PeerEntry,
     _peer_permit: OwnedSemaphorePermit,
     _total_permit: OwnedSemaphorePermit,
 }
@@ -80,10 +84,10 @@ impl HandshakeLimiter {
         })
     }
 
-    /// Waits for a permit. None only if the semaphores were closed, which never happens.
+    /// Waits for a permit. `None` only if the semaphores were closed, which never happens.
     pub(crate) async fn acquire(self: &Arc<Self>, remote: SocketAddr) -> Option<HandshakePermit> {
         let peer = Peer::from(remote);
-        let (entry, peer_permits) = self.enter(peer);
+        let (peer_entry, peer_permits) = self.enter(peer);
         let peer_permit = self.wait(peer_permits, Some(peer)).await?;
         let total_permit = self.wait(Arc::clone(&self.total), None).await?;
         let displaced = Arc::new(Notify::new());
@@ -100,7 +104,7 @@ impl HandshakeLimiter {
         Some(HandshakePermit {
             number,
             displaced,
-            entry,
+            peer_entry,
             _peer_permit: peer_permit,
             _total_permit: total_permit,
         })
@@ -157,14 +161,14 @@ impl HandshakeLimiter {
         let mut state = self.state.lock();
         let peer_state = state.peers.entry(peer).or_insert_with(|| PeerState {
             permits: Arc::new(Semaphore::new(self.per_peer)),
-            handshakes: 0,
+            handshake_count: 0,
         });
-        peer_state.handshakes += 1;
-        let entry = PeerEntry {
+        peer_state.handshake_count += 1;
+        let peer_entry = PeerEntry {
             limiter: Arc::clone(self),
             peer,
         };
-        (entry, Arc::clone(&peer_state.permits))
+        (peer_entry, Arc::clone(&peer_state.permits))
     }
 }
 
@@ -177,7 +181,7 @@ impl HandshakePermit {
 
 impl Drop for HandshakePermit {
     fn drop(&mut self) {
-        let mut state = self.entry.limiter.state.lock();
+        let mut state = self.peer_entry.limiter.state.lock();
         state.under_way.remove(&self.number);
     }
 }
@@ -186,8 +190,8 @@ impl Drop for PeerEntry {
     fn drop(&mut self) {
         let mut state = self.limiter.state.lock();
         if let Some(peer_state) = state.peers.get_mut(&self.peer) {
-            peer_state.handshakes -= 1;
-            if peer_state.handshakes == 0 {
+            peer_state.handshake_count -= 1;
+            if peer_state.handshake_count == 0 {
                 state.peers.remove(&self.peer);
             }
         }

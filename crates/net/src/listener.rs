@@ -16,7 +16,7 @@ use crate::peer::Peer;
 /// further failure.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(1);
-/// The interval at which idle connections are evicted while the limit is reached.
+/// The interval at which further connections are evicted while the total limit is reached.
 const EVICTION_INTERVAL: Duration = Duration::from_millis(20);
 /// The minimum interval between log lines about recurring failures.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -39,7 +39,9 @@ pub struct Listener {
     limiter: Arc<ConnectionLimiter>,
     /// An accepted connection that waits until the limiter admits it.
     waiting: Option<(TcpStream, SocketAddr)>,
+    /// The delay after the next failed accept.
     retry_delay: Duration,
+    /// When the last log line was written; `None` before the first.
     last_log_line: Option<Instant>,
     /// Formats the response to a refused connection.
     refusal: fn(&str) -> String,

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 
 use placewright_engine::{DecodeError, LoadError, Machine};
 
-/// Counters that each stay within 0 and [`LIMIT`].
+/// Counters, each of which stays between 0 and [`LIMIT`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counters {
     values: Vec<u64>,

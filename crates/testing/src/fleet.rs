@@ -73,7 +73,8 @@ fn inventory_with_usage() -> impl Strategy<Value = (Inventory, i64)> {
     )
         .prop_map(
             |(total, reserved, min_unit, max_unit, step_size, ratio_index, used)| {
-                // About half of the inventories have no limits of amounts; which ones does not matter.
+                // Three of five inventories have no limits of amounts. Which ones does not matter, so the parity of the
+                // usage decides.
                 let is_unrestricted = used % 2 == 0;
                 let inventory = Inventory {
                     total,

@@ -21,6 +21,7 @@ pub struct Network<M: Machine> {
     shared: Arc<Shared<M>>,
 }
 
+/// The state of the network. `Relaxed` is enough for its atomics: each is a setting or a counter of its own.
 struct Shared<M: Machine> {
     replicas: Mutex<BTreeMap<u64, Replica<M>>>,
     /// Pairs of replicas between which no message passes.
@@ -34,11 +35,11 @@ struct Shared<M: Machine> {
     /// The state of a generator of random numbers.
     random: AtomicU64,
     /// Some of the batches that were sent, to be sent once more.
-    sent: Mutex<Vec<AppendedBatch>>,
+    remembered_batches: Mutex<Vec<AppendedBatch>>,
 }
 
-/// How many batches are remembered to be sent once more.
-const REMEMBERED_BATCHES: usize = 64;
+/// The maximum number of batches that are remembered to be sent once more.
+const REMEMBERED_BATCHES_MAX: usize = 64;
 
 impl<M: Machine> Clone for Network<M> {
     fn clone(&self) -> Self {
@@ -58,7 +59,7 @@ impl<M: Machine> Default for Network<M> {
                 replies: AtomicU64::new(0),
                 is_rough: AtomicBool::new(false),
                 random: AtomicU64::new(0),
-                sent: Mutex::default(),
+                remembered_batches: Mutex::default(),
             }),
         }
     }
@@ -133,14 +134,14 @@ impl<M: Machine> Network<M> {
     /// Sends a batch, or loses it, at random. A batch that is sent may be damaged, late, or preceded by an old batch.
     fn send_roughly(&self, target: Replica<M>, epoch: u64, mut batch: AppendedBatch) {
         let repeated = {
-            let mut sent = self.shared.sent.lock();
-            let index = usize::try_from(self.random(REMEMBERED_BATCHES as u64)).unwrap_or(0);
-            if sent.len() < REMEMBERED_BATCHES {
-                sent.push(batch.clone());
+            let mut remembered = self.shared.remembered_batches.lock();
+            let index = usize::try_from(self.random(REMEMBERED_BATCHES_MAX as u64)).unwrap_or(0);
+            if remembered.len() < REMEMBERED_BATCHES_MAX {
+                remembered.push(batch.clone());
             } else {
-                sent[index] = batch.clone();
+                remembered[index] = batch.clone();
             }
-            sent.get(index).cloned()
+            remembered.get(index).cloned()
         };
         match self.random(8) {
             0 => return,
@@ -229,7 +230,7 @@ impl<M: Machine> Network<M> {
     }
 
     /// Counts a reply, and returns whether it is lost.
-    fn loses_reply(&self) -> bool {
+    fn count_and_maybe_lose_reply(&self) -> bool {
         let every = self.shared.lose_every.load(Ordering::Relaxed);
         let reply = self.shared.replies.fetch_add(1, Ordering::Relaxed);
         every > 0 && reply.is_multiple_of(every)
@@ -272,7 +273,7 @@ impl<M: Machine<Command: Clone>> LeaderLink<M> for Link<M> {
                 None | Some(ForwardReply::Failed(SubmitError::ShuttingDown)) => {
                     own.leader_is_gone(epoch);
                 }
-                Some(_) if network.loses_reply() => own.leader_is_gone(epoch),
+                Some(_) if network.count_and_maybe_lose_reply() => own.leader_is_gone(epoch),
                 Some(reply) => own.answered(epoch, number, reply),
             }
         });

@@ -21,8 +21,8 @@ use uuid::Uuid;
 
 use crate::random::Rng;
 
-/// The changes of a command or event are undone and applied again if the present number in [`World::rng`] is a multiple
-/// of this.
+/// The changes of about one command or event in this many are undone and applied again: those before which the state of
+/// [`World::rng`] is a multiple of this number.
 const UNDO_ONE_IN: u64 = 64;
 
 const CPU: &str = "CUSTOM_CPU";

@@ -83,9 +83,9 @@ const ACTIVE_PERCENT_MIN: f64 = 99.8;
 const NOT_ACTIVE_SHOWN_MAX: usize = 3;
 
 /// The longest wait for the hosts to be available.
-const HOSTS_MAX: Duration = Duration::from_secs(300);
+const HOSTS_WAIT_MAX: Duration = Duration::from_secs(300);
 /// The longest wait for the allocations of failed builds to be released.
-const RELEASE_MAX: Duration = Duration::from_secs(30);
+const RELEASE_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// The results of the benchmark.
 #[derive(Debug, Serialize)]
@@ -295,7 +295,7 @@ async fn wait_for_hosts(api: &Api, hosts_min: usize) -> anyhow::Result<()> {
         if available >= hosts_min {
             return Ok(());
         }
-        if start.elapsed() > HOSTS_MAX {
+        if start.elapsed() > HOSTS_WAIT_MAX {
             bail!("{available} of {hosts_min} hosts are there");
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -316,7 +316,7 @@ async fn wait_for_releases(api: &Api, progress: &TaskProgress) -> anyhow::Result
         let Some(extra_vcpus) = used.checked_sub(active) else {
             bail!("{used} VCPU are allocated for {active} active servers of one VCPU each");
         };
-        if extra_vcpus == 0 || start.elapsed() > RELEASE_MAX {
+        if extra_vcpus == 0 || start.elapsed() > RELEASE_WAIT_MAX {
             return Ok(extra_vcpus);
         }
         tokio::time::sleep(Duration::from_millis(200)).await;

@@ -193,7 +193,7 @@ impl PagesBench {
         failed += run_phase(listeners.placement, self.connections, changes)
             .await
             .failed;
-        let kept = stalled.count_kept().await;
+        let served = stalled.count_served().await;
 
         let targets = vec![
             at_least(
@@ -206,7 +206,7 @@ impl PagesBench {
                 memory_with_pages_mb - memory_without_pages_mb,
                 MEMORY_MB_MAX,
             ),
-            at_most("pages that read nothing and are kept", count(kept), 0.0),
+            at_most("pages that read nothing and are kept", count(served), 0.0),
             at_most("failed requests", count(failed), 0.0),
         ];
         Ok(Report {
@@ -307,8 +307,8 @@ fn percent_of(without: &[PhaseResults], with: &[PhaseResults]) -> f64 {
         .collect();
     percents.sort_by(f64::total_cmp);
     let middle = percents.len() / 2;
-    let of_both_middles = percents.get(middle.saturating_sub(1)..=middle);
-    of_both_middles.map_or(0.0, |both| both.iter().sum::<f64>() / 2.0)
+    let middle_percents = percents.get(middle.saturating_sub(1)..=middle);
+    middle_percents.map_or(0.0, |both| both.iter().sum::<f64>() / 2.0)
 }
 
 fn megabytes(bytes: u64) -> f64 {

@@ -23,7 +23,7 @@ pub(crate) struct ServerProcess {
 
 /// The longest wait for a server to be ready: longer than any target allows.
 const READY_MAX: Duration = Duration::from_secs(300);
-/// The interval of the readiness checks.
+/// The interval of the readiness checks. It is short, because the measured time is too long by up to one interval.
 const READY_POLL: Duration = Duration::from_micros(500);
 /// The time-out of one readiness check.
 const READY_CHECK_MAX: Duration = Duration::from_secs(5);

@@ -5,6 +5,7 @@ use super::task_progress::Counts;
 use super::usage::{Amounts, Sample, percent};
 use crate::svg::{Area, COLOURS, Drawing, ticks};
 
+/// The width and the height of the chart. All lengths in this file are in pixels.
 const SIZE: (f64, f64) = (960.0, 620.0);
 const FONT_SIZE: f64 = 13.0;
 /// The panel with the usage.

@@ -49,7 +49,7 @@ const LISTING_OVERLAP: SignedDuration = SignedDuration::from_secs(2);
 /// A server that was in no listing for this time after its request is looked up by its id.
 const UNLISTED_AFTER: Duration = Duration::from_secs(10);
 /// The maximum number of servers that are looked up by their ids between two listings.
-const SHOWN_AT_A_TIME: usize = 20;
+const LOOKUPS_MAX: usize = 20;
 
 /// A run of a replay.
 pub(crate) struct ReplayRun {
@@ -199,7 +199,7 @@ impl ReplayRun {
         if let Some(requested_before) = Instant::now().checked_sub(UNLISTED_AFTER) {
             for server in self
                 .task_progress
-                .unfinished_requested_before(requested_before, SHOWN_AT_A_TIME)
+                .unfinished_requested_before(requested_before, LOOKUPS_MAX)
             {
                 self.show_server(server).await?;
             }

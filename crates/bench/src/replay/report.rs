@@ -16,6 +16,7 @@ use super::usage::{Amounts, Sample, percent};
 pub(crate) struct Report {
     pub(crate) tasks: usize,
     pub(crate) hosts: usize,
+    /// The time from the start of the run until the last build was seen to end.
     pub(crate) seconds: f64,
     pub(crate) placed: u64,
     pub(crate) refused: u64,
@@ -61,6 +62,7 @@ pub(crate) struct FinishedRun<'a> {
     pub(crate) samples: &'a [Sample],
     pub(crate) totals: &'a Amounts,
     pub(crate) hosts: usize,
+    /// The time from the start of the run until the last build was seen to end.
     pub(crate) time: Duration,
     pub(crate) is_stopped: bool,
     pub(crate) retries: Option<BuildRetries>,

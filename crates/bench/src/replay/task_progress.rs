@@ -70,7 +70,7 @@ struct ProgressState {
     building: BTreeMap<Uuid, (usize, Instant)>,
     /// Servers whose builds ended in a listing before the response to their request was received, and servers
     /// of other users.
-    seen_early: HashMap<Uuid, (TaskEnd, Instant)>,
+    early_ends: HashMap<Uuid, (TaskEnd, Instant)>,
     /// See [`TaskProgress::last_end`].
     last_end: Option<Instant>,
 }
@@ -122,7 +122,7 @@ impl TaskProgress {
         state.task_states[task].server = Some(server);
         state.building.insert(server, (task, sent_at));
         state.counts.building += 1;
-        if let Some((end, ended_at)) = state.seen_early.remove(&server) {
+        if let Some((end, ended_at)) = state.early_ends.remove(&server) {
             self.end_server(&mut state, server, end, ended_at);
         }
     }
@@ -138,7 +138,7 @@ impl TaskProgress {
         if state.building.contains_key(&server) {
             self.end_server(&mut state, server, end, ended_at);
         } else {
-            state.seen_early.insert(server, (end, ended_at));
+            state.early_ends.insert(server, (end, ended_at));
         }
     }
 

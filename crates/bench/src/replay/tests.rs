@@ -35,6 +35,7 @@ struct CommandLine {
 struct FakeInstallation {
     flavors: Vec<Value>,
     servers: BTreeMap<Uuid, Server>,
+    /// The names of the deleted servers.
     deleted: Vec<String>,
     /// The number of create requests that will still get status 503.
     busy_responses: u32,
@@ -138,11 +139,11 @@ impl FakeInstallation {
     }
 
     fn usages(&mut self) -> (u16, Value) {
-        if let Some(left) = &mut self.usage_responses {
-            let Some(fewer) = left.checked_sub(1) else {
+        if let Some(successes_left) = &mut self.usage_responses {
+            let Some(remaining) = successes_left.checked_sub(1) else {
                 return (500, json!({"errors": [{"detail": "broken"}]}));
             };
-            *left = fewer;
+            *successes_left = remaining;
         }
         let amounts = json!({"consumer_count": 3, "CUSTOM_GPU_MILLI": 500, "MEMORY_MB": 10});
         let migrations = json!({"MEMORY_MB": 1});

@@ -13,24 +13,25 @@ const RELEASE_MIN: u32 = 15;
 /// The user that runs the programs if the tests run as root.
 const USER: &str = "postgres";
 /// The environment variable that makes tests fail, and not be skipped, if programs are missing.
-const DEMAND: &str = "PLACEWRIGHT_TEST_ENGINES";
+const DEMAND_VARIABLE: &str = "PLACEWRIGHT_TEST_ENGINES";
 
 /// The programs of one release.
 pub(super) struct Programs {
     /// The directory of the programs.
     folder: PathBuf,
-    /// The ids of the user and the group that run the programs; `None` for those of the tests.
+    /// The ids of the user and the group that run the programs; `None` if the user of the tests does.
     user: Option<(u32, u32)>,
 }
 
 impl Programs {
-    pub(super) fn available() -> bool {
+    /// Whether the programs are installed; see [`super::PostgresqlCluster::available`].
+    pub(super) fn are_available() -> bool {
         match Self::find() {
             Ok(_) => true,
             Err(error) => {
                 assert!(
-                    std::env::var(DEMAND).as_deref() != Ok("1"),
-                    "{error}, and {DEMAND}=1 demands it"
+                    std::env::var(DEMAND_VARIABLE).as_deref() != Ok("1"),
+                    "{error}, and {DEMAND_VARIABLE}=1 demands it"
                 );
                 eprintln!("skipped: {error} (Debian: postgresql-15)");
                 false
@@ -112,8 +113,8 @@ impl Programs {
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
-        let said = String::from_utf8_lossy(&output.stderr);
-        Err(io::Error::other(format!("{program}: {}", said.trim())))
+        let message = String::from_utf8_lossy(&output.stderr);
+        Err(io::Error::other(format!("{program}: {}", message.trim())))
     }
 
     /// Gives a file or a directory to the user of the programs.

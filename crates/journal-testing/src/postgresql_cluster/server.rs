@@ -13,6 +13,7 @@ use super::programs::Programs;
 pub(super) struct Server {
     pub(super) port: u16,
     index: usize,
+    /// The directory of the server's data.
     data: PathBuf,
     /// `None` while the server is killed.
     process: Option<Child>,
@@ -88,7 +89,7 @@ impl Server {
     }
 
     fn signal(&self, signal: Signal) -> io::Result<()> {
-        // The main process is stopped first, so that it starts no others.
+        // The list begins with the main process. Once that is suspended, it starts no others.
         for process in self.processes()? {
             let _ = kill_process(process, signal);
         }

@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use super::BackupError;
 use super::section::{self, Base, HEADER_BYTES, SECTION_HEAD_BYTES, Section};
 
+/// The size of the buffer through which the file is read.
 const BUFFER_BYTES: usize = 256 << 10;
-/// The maximum capacity that the buffer for a section keeps. The memory that a larger section needed is freed.
+/// The maximum capacity, in bytes, that the buffer for a section keeps. The memory that a larger section needed is
+/// freed.
 const SECTION_BYTES_KEPT_MAX: usize = 1 << 20;
 
 /// The sections of a backup.

@@ -19,7 +19,7 @@ use crate::sqlite::batch::Row;
 use crate::sqlite::now;
 use crate::{Journal as _, JournalError, SqliteJournal};
 
-/// The number of bytes of batches that are read in one transaction.
+/// A transaction reads batches until they have this many bytes together.
 const READ_BYTES: usize = 1 << 20;
 /// The snapshot's content is copied in pieces of this size.
 const PIECE_BYTES: usize = 256 << 10;
@@ -220,6 +220,8 @@ struct Batches {
 }
 
 impl Batches {
+    /// Replaces the content by the batch that holds the entry `next` and those after it, up to the entry `end` or until
+    /// they have [`READ_BYTES`].
     fn read(&mut self, store: &mut SqliteJournal, next: u64, end: u64) -> Result<(), JournalError> {
         self.rows.clear();
         self.bytes.clear();

@@ -65,16 +65,16 @@ impl SqliteJournal {
     }
 }
 
-/// Inserts the batch of `records` records that follows `before`, and returns its end.
+/// Inserts the batch of `record_count` records that follows `before`, and returns its end.
 fn insert_batch(
     connection: &Connection,
     before: LogEnd,
-    records: usize,
+    record_count: usize,
     payload: &[u8],
     appended_at: i64,
 ) -> rusqlite::Result<LogEnd> {
     let first = before.last + 1;
-    let last = before.last + records as u64;
+    let last = before.last + record_count as u64;
     let checksum = batch::checksum(before.checksum, first, last, payload);
     let mut insert = connection.prepare_cached(
         "INSERT INTO batch (first, last, previous, checksum, records, appended_at) \

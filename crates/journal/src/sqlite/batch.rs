@@ -70,6 +70,7 @@ pub(super) fn encode(records: &[&[u8]], payload: &mut Vec<u8>) -> Result<(), Jou
     }
     payload.reserve(usize::try_from(bytes).unwrap_or(0));
     for record in records {
+        // A record is not larger than its batch, so its length fits.
         let length = u32::try_from(record.len()).unwrap_or(u32::MAX);
         payload.extend_from_slice(&length.to_le_bytes());
         payload.extend_from_slice(record);

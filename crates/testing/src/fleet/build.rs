@@ -11,13 +11,13 @@ use super::{Fleet, Stock, TRAITS, uuid_at};
 /// Decides and applies a command; returns whether it was accepted.
 pub fn run(state: &mut State, command: &Command) -> bool {
     let mut changes = Vec::new();
-    let accepted = decide(state, command, &mut changes).is_ok();
-    if accepted {
+    let is_accepted = decide(state, command, &mut changes).is_ok();
+    if is_accepted {
         for change in &changes {
             state.apply(change);
         }
     }
-    accepted
+    is_accepted
 }
 
 /// A state with the classes and traits of fleets and nothing else.

@@ -44,18 +44,18 @@ pub struct ReplicatedSite {
     pub fleet: Arc<Mutex<Fleet>>,
     journal: MemoryJournal,
     /// The replicas that cells reach.
-    reachable: Arc<Reachable>,
+    reachable: Arc<ReachableReplicas>,
     agents: Vec<JoinHandle<()>>,
     next_origin: u64,
 }
 
 /// The link of cells to control. Each call goes to one of the running replicas.
 #[derive(Default)]
-struct Reachable {
+struct ReachableReplicas {
     replicas: RwLock<Vec<(u64, ControlHandle)>>,
 }
 
-impl PlacementLink for Reachable {
+impl PlacementLink for ReachableReplicas {
     fn request_claims(&self, requests: Vec<ClaimRequest>) -> LinkFuture<'_, Vec<ClaimResponse>> {
         let replicas = self.replicas.read();
         // The first instance of the requests determines which replica gets them.
@@ -163,7 +163,8 @@ impl ReplicatedSite {
         });
     }
 
-    /// Kills a replica: no message reaches it any more, and none of its messages reaches anyone.
+    /// Kills a replica: it is cut off from the other replicas and from the store, and cells do not call it any more.
+    /// Then its tasks are stopped.
     pub async fn kill(&mut self, index: usize) {
         let killed = self.replicas.remove(index);
         self.network.leave(killed.origin);

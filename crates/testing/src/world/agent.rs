@@ -34,7 +34,7 @@ pub struct Agent {
     pub guests: BTreeMap<(InstanceId, u32), bool>,
     /// The guests that the agent was ordered to destroy since its start.
     destroyed: BTreeSet<(InstanceId, u32)>,
-    /// For each instance the latest attempt and how it ended.
+    /// For each instance the latest attempt, and why it failed; `None` if it succeeded.
     ended_steps: BTreeMap<InstanceId, (u32, Option<Failure>)>,
 }
 

@@ -39,9 +39,9 @@ impl World {
             lines.extend(jobs.map(|(instance, job)| {
                 let row = state.instances().get(instance);
                 let host = job.target.as_ref().map(|target| target.candidate.host);
-                let known = host.and_then(|host| state.hosts().get(&host));
+                let host_row = host.and_then(|host| state.hosts().get(&host));
                 let agent = host.and_then(|host| self.agents.get(&host));
-                format!("{cell}: {instance}: {job:?} of {row:?} on {known:?} with {agent:?}")
+                format!("{cell}: {instance}: {job:?} of {row:?} on {host_row:?} with {agent:?}")
             }));
             let doomed = state.doomed().iter();
             lines.extend(doomed.map(|guest| format!("{cell}: to destroy: {guest:?}")));
@@ -66,12 +66,12 @@ impl World {
                     continue;
                 }
                 let job = state.jobs().get(instance);
-                let gives_up = job.is_some_and(|job| {
+                let is_giving_up = job.is_some_and(|job| {
                     job.kind == JobKind::Delete
                         || job.stage == Stage::AwaitClaim(Continuation::Release)
                 });
                 assert!(
-                    gives_up && row.guest.is_none(),
+                    is_giving_up && row.guest.is_none(),
                     "{instance} is in {cell} too: {row:?} {job:?} {mapping:?}"
                 );
             }
@@ -164,8 +164,8 @@ impl World {
                     consumers.insert(instance.consumer());
                     assert!(self.holds(instance.consumer(), guest.host), "{row:?}");
                     guests.insert((guest.host, *instance, guest.number));
-                    let runs = self.agents[&guest.host].guests[&(*instance, guest.number)];
-                    assert!(runs || row.vm_state == VmState::Error, "{row:?}");
+                    let is_running = self.agents[&guest.host].guests[&(*instance, guest.number)];
+                    assert!(is_running || row.vm_state == VmState::Error, "{row:?}");
                 }
                 if let Some(job) = job {
                     // The move waits to be confirmed or reverted: the old host's guest and claim still exist.

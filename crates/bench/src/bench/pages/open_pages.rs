@@ -197,20 +197,20 @@ impl StalledPages {
         Ok(Self { streams })
     }
 
-    /// Reads what is left on the connections; returns how many of them the service still serves.
-    pub(super) async fn count_kept(self) -> u64 {
+    /// Reads what is buffered on the connections; returns how many of them the service still serves.
+    pub(super) async fn count_served(self) -> u64 {
         // All at a time, because the service ends each stream after a minute.
         let mut tasks = JoinSet::new();
         for stream in self.streams {
-            tasks.spawn(is_kept(stream));
+            tasks.spawn(is_served(stream));
         }
-        let kept = tasks.join_all().await;
-        kept.into_iter().map(u64::from).sum()
+        let are_served = tasks.join_all().await;
+        are_served.into_iter().map(u64::from).sum()
     }
 }
 
 /// Whether a connection is still served, after reading what is buffered for it.
-async fn is_kept(mut stream: TcpStream) -> bool {
+async fn is_served(mut stream: TcpStream) -> bool {
     let mut bytes = vec![0; READ_BYTES];
     loop {
         match tokio::time::timeout(DRAIN_MAX, stream.read(&mut bytes)).await {

@@ -18,7 +18,8 @@ pub(super) struct Audit {
     /// Inventories with allocations beyond their capacity, or with a usage that is not the sum of
     /// their allocations.
     pub(super) double_bookings: u64,
-    /// Hosts or aggregates with more members of a group than its rule allows.
+    /// Hosts or aggregates with more members of a group than its rule allows, and groups whose members are in several
+    /// places although a rule allows only one.
     pub(super) broken_rules: u64,
     /// The allocated part of all memory, in percent.
     pub(super) memory_percent: u64,

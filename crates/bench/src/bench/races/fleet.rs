@@ -41,7 +41,7 @@ const NUMA_NODES: u32 = 2;
 const INSTANCES_PER_HOST_MAX: u64 = 1000;
 
 /// The UUID of a host.
-pub(super) fn host(number: u32) -> Uuid {
+pub(super) fn host_uuid(number: u32) -> Uuid {
     RandomNumbers::new(HOST_SEED, number.into()).uuid()
 }
 
@@ -116,7 +116,7 @@ pub(super) fn report_hosts(scheduler: &mut Scheduler, hosts: u32) {
     for number in 0..hosts {
         let cell = Uuid::from_u128(u128::from(number % 4) + 1);
         let report = report(number.into(), cell);
-        apply_report(scheduler, host(number), report, FIXED_TIME);
+        apply_report(scheduler, host_uuid(number), report, FIXED_TIME);
     }
 }
 
@@ -137,7 +137,7 @@ fn numa_node_uuid(number: u32, node: u32) -> Uuid {
 
 fn create_root(number: u32) -> Vec<Command> {
     let name = format!("host-{number}");
-    vec![create_provider(host(number), name, None, FIXED_TIME)]
+    vec![create_provider(host_uuid(number), name, None, FIXED_TIME)]
 }
 
 fn create_numa_nodes(number: u32) -> Vec<Command> {
@@ -145,7 +145,7 @@ fn create_numa_nodes(number: u32) -> Vec<Command> {
     let create_node = |node| {
         let name = format!("host-{number}-numa-{node}");
         let uuid = numa_node_uuid(number, node);
-        create_provider(uuid, name, Some(host(number)), FIXED_TIME)
+        create_provider(uuid, name, Some(host_uuid(number)), FIXED_TIME)
     };
     nodes.map(create_node).collect()
 }
@@ -159,7 +159,7 @@ fn set_root_inventories(number: u32) -> Vec<Command> {
     if !is_tree(number) {
         root_inventories.push(("VCPU", Inventory::new(cpus, 16.0)));
     }
-    vec![set_inventories(host(number), &root_inventories)]
+    vec![set_inventories(host_uuid(number), &root_inventories)]
 }
 
 fn set_numa_node_inventories(number: u32) -> Vec<Command> {
@@ -172,7 +172,7 @@ fn set_numa_node_inventories(number: u32) -> Vec<Command> {
 
 fn place_in_rack(number: u32) -> Vec<Command> {
     vec![Command::SetAggregates {
-        provider: host(number),
+        provider: host_uuid(number),
         generation: None,
         aggregates: vec![rack_of_host(number).to_string()],
         at: FIXED_TIME,
@@ -209,7 +209,7 @@ pub(super) fn is_instance_size(memory_mb: u32) -> bool {
 
 fn claim(number: u32, consumer: Uuid, memory_mb: u32) -> Command {
     let memory = [("MEMORY_MB", i64::from(memory_mb.max(1)))];
-    let allocations = vec![allocation(host(number), memory)];
+    let allocations = vec![allocation(host_uuid(number), memory)];
     let consumer = (consumer, ConsumerGeneration::Is(None));
     in_process::claim(consumer, "races", allocations, FIXED_TIME)
 }

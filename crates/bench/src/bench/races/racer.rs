@@ -157,6 +157,7 @@ impl RacingScheduler {
 
     /// Decides and claims until no decisions are left in `decisions_left`, which all schedulers share.
     pub(super) fn race(mut self, decisions_left: &AtomicU64) -> anyhow::Result<RaceResults> {
+        // Relaxed, because the counter only distributes the decisions, and no other memory depends on it.
         let decrement = |count: u64| count.checked_sub(1);
         let mut decisions_since_update = 0;
         while decisions_left

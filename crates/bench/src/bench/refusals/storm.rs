@@ -71,7 +71,8 @@ impl fmt::Display for Claims {
     }
 }
 
-/// The data that the concurrent connections share.
+/// The data that the concurrent connections share. `Relaxed` is enough for the atomics, because no other memory depends
+/// on them.
 struct Storm {
     service: Arc<SchedulerService>,
     is_over: AtomicBool,
@@ -122,7 +123,7 @@ pub(super) async fn claims_beside(
 }
 
 impl Storm {
-    /// Sends requests that are refused.
+    /// Sends requests that are refused, one after the other, until the measurement is over.
     async fn request_until_over(self: Arc<Self>, number: usize) -> anyhow::Result<()> {
         let (_, request) = KINDS[number % KINDS.len()];
         let instance = RandomNumbers::new(REFUSED_INSTANCE_SEED, number as u64).uuid();

@@ -42,7 +42,7 @@ pub(super) struct CellFigures {
 }
 
 /// The number of servers of a page.
-const PAGE: usize = 100;
+const PAGE_SERVERS: usize = 100;
 /// How much longer than the time-out control may take to notice that a cell is down.
 const NOTICE_MARGIN: Duration = Duration::from_millis(500);
 
@@ -90,7 +90,7 @@ async fn measure_one(
     let (mut times, mut listed, mut unknown) = (Vec::new(), 0, 0);
     let mut marker = String::new();
     for _ in 0..sizes.pages {
-        let path = format!("/servers/detail?all_tenants=1&limit={PAGE}{marker}");
+        let path = format!("/servers/detail?all_tenants=1&limit={PAGE_SERVERS}{marker}");
         let start = Instant::now();
         let page = installation.send("GET", &path, None).await?;
         times.push(start.elapsed());

@@ -120,9 +120,9 @@ pub(super) fn measure(
     }
     let mut requests = Vec::new();
     for round in 0..=setup.rounds {
-        let of_round = at_once(&hosts, &schedulers)?;
+        let round_requests = run_round(&hosts, &schedulers)?;
         if round > 0 {
-            requests.extend(of_round);
+            requests.extend(round_requests);
         }
         hosts.reset()?;
         let rows = hosts.rows();
@@ -149,7 +149,7 @@ pub(super) fn measure(
 }
 
 /// Runs one round: all requests at once, each on a thread of its own, spread over the schedulers.
-fn at_once(hosts: &Hosts, schedulers: &[Mirror]) -> anyhow::Result<Vec<EarlierRequest>> {
+fn run_round(hosts: &Hosts, schedulers: &[Mirror]) -> anyhow::Result<Vec<EarlierRequest>> {
     let barrier = Barrier::new(REQUESTS);
     thread::scope(|scope| {
         let running: Vec<_> = (0..REQUESTS)
@@ -170,6 +170,7 @@ fn at_once(hosts: &Hosts, schedulers: &[Mirror]) -> anyhow::Result<Vec<EarlierRe
 }
 
 /// Carries out one request: decides, sends the claim to the host, and decides again without this host if it refuses.
+/// `index` is that of the scheduler's inbox.
 fn run(hosts: &Hosts, scheduler: &Mirror, index: usize) -> anyhow::Result<EarlierRequest> {
     let begun = Instant::now();
     let mut request = EarlierRequest {

@@ -69,7 +69,7 @@ impl Filling {
 }
 
 /// The UUID of a host.
-pub(super) fn host(number: u32) -> Uuid {
+pub(super) fn host_uuid(number: u32) -> Uuid {
     RandomNumbers::new(HOST_SEED, number.into()).uuid()
 }
 
@@ -107,7 +107,7 @@ pub(super) fn scheduler(hosts: u32, config: SchedulerConfig) -> anyhow::Result<S
     let (cell, at) = (Uuid::from_u128(1), now());
     for number in 0..hosts {
         let report = report(number.into(), cell);
-        apply_report(&mut scheduler, host(number), report, at);
+        apply_report(&mut scheduler, host_uuid(number), report, at);
     }
     Ok(scheduler)
 }
@@ -118,9 +118,9 @@ pub(super) fn creation(number: u32, at: Timestamp) -> [Command; 2] {
         let per_instance = i32::try_from(per_instance).unwrap_or(i32::MAX);
         Inventory::new(per_instance.saturating_mul(INSTANCES_PER_HOST), 1.0)
     };
-    let create = create_provider(host(number), format!("host-{number}"), None, at);
+    let create = create_provider(host_uuid(number), format!("host-{number}"), None, at);
     let inventories = amounts().map(|(class, amount)| (class, inventory(amount)));
-    let set = set_inventories(host(number), inventories, at);
+    let set = set_inventories(host_uuid(number), inventories, at);
     [create, set]
 }
 
@@ -133,7 +133,7 @@ pub(super) fn take_places(number: u32, places: i32, at: Timestamp) -> Command {
         return Command::Release { consumer };
     }
     let taken = amounts().map(|(class, amount)| (class, i64::from(amount) * i64::from(places)));
-    let allocations = vec![allocation(host(number), taken)];
+    let allocations = vec![allocation(host_uuid(number), taken)];
     claim(
         (consumer, ConsumerGeneration::Any),
         "seeds",
@@ -178,13 +178,13 @@ pub(super) async fn load_with(
     let numbers: Vec<u32> = (0..hosts).collect();
     for numbers in numbers.chunks(COMMANDS_AT_ONCE) {
         let creations: Vec<_> = numbers.iter().map(|number| creation(*number, at)).collect();
-        let (mut creates, mut sets) = (Vec::new(), Vec::new());
+        let (mut create_commands, mut inventory_commands) = (Vec::new(), Vec::new());
         for [create, set] in creations {
-            creates.push(create);
-            sets.push(set);
+            create_commands.push(create);
+            inventory_commands.push(set);
         }
-        submit_all(engine, creates).await?;
-        submit_all(engine, sets).await?;
+        submit_all(engine, create_commands).await?;
+        submit_all(engine, inventory_commands).await?;
         let taken = numbers
             .iter()
             .map(|number| (*number, instances_at_start(*number)));
@@ -197,5 +197,7 @@ pub(super) async fn load_with(
 
 /// The numbers of the hosts by their UUIDs.
 pub(super) fn numbers_by_uuid(hosts: u32) -> BTreeMap<Uuid, u32> {
-    (0..hosts).map(|number| (host(number), number)).collect()
+    (0..hosts)
+        .map(|number| (host_uuid(number), number))
+        .collect()
 }

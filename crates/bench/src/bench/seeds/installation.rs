@@ -135,17 +135,17 @@ impl Installation {
         };
         let hosts = identical_hosts.hosts();
         let at = now();
-        let creates = hosts
+        let create_commands = hosts
             .iter()
             .map(|host| create_provider(host.id().0, host.name.clone(), None, at));
-        submit_all(&self.engine, creates).await?;
-        let sets = hosts.iter().map(|host| {
+        submit_all(&self.engine, create_commands).await?;
+        let inventory_commands = hosts.iter().map(|host| {
             let inventories = host.inventories.iter();
             let inventories = inventories
                 .map(|(class, inventory)| (class.clone(), Inventory::new(inventory.total, 1.0)));
             set_inventories(host.id().0, inventories, at)
         });
-        submit_all(&self.engine, sets).await?;
+        submit_all(&self.engine, inventory_commands).await?;
         let placement = Arc::new(self.control.clone());
         let options = placewright_cell::Options::new(id);
         let cell = Cell::open_on(MemoryJournal::new(), options, (), placement).await?;

@@ -106,12 +106,11 @@ async fn claim(
     placed.until_answered += start.elapsed();
     placed.last_claim = sequence.map(|sequence| (start, sequence));
     let corrections = match answer? {
-        Ok(control::Outcome::Placement(Outcome::Claimed(chosen))) => {
-            (replica.scheduler).update_contention(|known| placing.apply_claimed(&chosen, known))
-        }
+        Ok(control::Outcome::Placement(Outcome::Claimed(chosen))) => (replica.scheduler)
+            .update_contention(|contention| placing.apply_claimed(&chosen, contention)),
         Err(control::Refusal::Placement(refusal @ Refusal::NothingFits { .. })) => (replica
             .scheduler)
-            .update_contention(|known| placing.apply_refused(Some(refusal), known)),
+            .update_contention(|contention| placing.apply_refused(Some(refusal), contention)),
         other => bail!("a claim ended in {other:?}"),
     };
     if !corrections.is_empty() {

@@ -117,12 +117,12 @@ impl Plan {
         for setup in self.setups() {
             let folder = tempfile::tempdir_in(directory)?;
             if setup.schedulers == 1 {
-                progress("shared state", setup, "SQLite");
+                print_progress("shared state", setup, "SQLite");
                 let place = JournalPlace::Sqlite(folder.path().join("store"));
                 figures.push(runtime.block_on(shared_state::measure(&place, setup))?);
             }
             if EtcdProcess::version().is_some() {
-                progress("shared state", setup, "etcd");
+                print_progress("shared state", setup, "etcd");
                 // Each measurement has an etcd member of its own, whose store has no entries of earlier measurements.
                 let member = EtcdProcess::start(folder.path())?;
                 let place = JournalPlace::Etcd(member.store("seeds"));
@@ -144,7 +144,7 @@ impl Plan {
         let mut figures = Vec::new();
         for setup in self.setups() {
             for way in WAYS {
-                progress("old ways", setup, way.name);
+                print_progress("old ways", setup, way.name);
                 let folder = tempfile::tempdir_in(directory)?;
                 figures.push(earlier_schedulers::measure(folder.path(), way, setup)?);
             }
@@ -163,23 +163,23 @@ impl Plan {
             .build()?;
         let mut measured: Vec<((u32, Filling), OurFigures)> = Vec::new();
         let mut figures = Vec::new();
-        for of_nova in &report.figures {
-            let (hosts, filling) = (of_nova.hosts, of_nova.fleet);
+        for nova_figures in &report.figures {
+            let (hosts, filling) = (nova_figures.hosts, nova_figures.fleet);
             // The report may have several figures of Nova on one fleet, with different limits of candidates.
             // Placewright has no such limit, so it is measured once on each fleet.
-            let known = measured
+            let measured_before = measured
                 .iter()
                 .find(|(fleet, _)| *fleet == (hosts, filling));
-            let of_fleet = if let Some((_, known)) = known {
-                *known
+            let our_figures = if let Some((_, our_figures)) = measured_before {
+                *our_figures
             } else {
                 eprintln!("Nova's scheduler: {hosts} hosts, {filling:?}: Placewright");
                 let folder = tempfile::tempdir_in(directory)?;
                 let place = JournalPlace::Sqlite(folder.path().join("store"));
                 runtime.block_on(nova::measure(&place, hosts, filling))?
             };
-            measured.push(((hosts, filling), of_fleet));
-            figures.push(of_fleet);
+            measured.push(((hosts, filling), our_figures));
+            figures.push(our_figures);
         }
         Ok(figures)
     }
@@ -226,7 +226,7 @@ impl Plan {
     }
 }
 
-fn progress(experiment: &str, setup: Setup, how: &str) {
+fn print_progress(experiment: &str, setup: Setup, how: &str) {
     let Setup {
         hosts,
         schedulers,

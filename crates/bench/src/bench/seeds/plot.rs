@@ -2,8 +2,10 @@
 
 use crate::svg::{Area, COLOURS, Drawing, round_step, ticks};
 
+/// The width and the height of a plot. All lengths in this file are in pixels.
 const SIZE: (f64, f64) = (640.0, 380.0);
 const FONT_SIZE: f64 = 11.0;
+/// The area of the lines, which leaves room for the legend at its right.
 const AREA: Area = Area {
     left: 80.0,
     right: 430.0,
@@ -12,7 +14,7 @@ const AREA: Area = Area {
 };
 /// The most parts into which ticks divide a linear axis.
 const LINEAR_PARTS_MAX: f64 = 6.0;
-/// The characters of a line of the legend.
+/// The maximum number of characters in a line of text of the legend.
 const LEGEND_CHARACTERS: usize = 30;
 const LEGEND_LINE_HEIGHT: f64 = 14.0;
 

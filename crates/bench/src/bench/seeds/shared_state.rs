@@ -81,7 +81,7 @@ pub(super) async fn measure(
     for round in 0..=setup.rounds {
         let instances: Vec<Uuid> = (0..REQUESTS).map(|_| random.uuid()).collect();
         replicas.take_appends();
-        let placed = at_once(&replicas, &request, &instances).await?;
+        let placed = run_round(&replicas, &request, &instances).await?;
         let results = instances.iter().zip(&placed);
         let claimed = results.filter(|(_, request)| !request.is_visible_retry);
         let claimed: Vec<Uuid> = claimed.map(|(instance, _)| *instance).collect();
@@ -131,8 +131,8 @@ fn until_durable(request: &PlacedRequest, appends: &[Append]) -> Duration {
     })
 }
 
-/// Sends the requests at once, spread over the schedulers.
-async fn at_once(
+/// Runs one round: sends all requests at once, spread over the schedulers.
+async fn run_round(
     replicas: &Replicas,
     request: &Arc<RequestSpec>,
     instances: &[Uuid],

@@ -155,6 +155,7 @@ fn work(
     end: Instant,
 ) -> anyhow::Result<WorkerResults> {
     let mut results = WorkerResults::default();
+    // Relaxed, because the counter only distributes the claims, and no other memory depends on it.
     let decrement = |count: u64| count.checked_sub(1);
     // At least one decision, however late it is.
     while (results.decisions.is_empty() || Instant::now() < end)

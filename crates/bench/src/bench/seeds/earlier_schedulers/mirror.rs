@@ -39,14 +39,14 @@ struct View {
     scheduler: Scheduler,
     state: State,
     /// The copies of all hosts, by the numbers of the hosts.
-    known: Vec<KnownHost>,
+    host_copies: Vec<HostCopy>,
     /// The number of the host in each slot.
     host_by_slot: Vec<u32>,
 }
 
 /// The copy of the state of one host.
 #[derive(Debug, Clone, Copy)]
-struct KnownHost {
+struct HostCopy {
     row: Row,
     /// The number of this scheduler's own choices that are counted in addition to the row, which may not have them yet.
     own_choices: i32,
@@ -68,15 +68,15 @@ impl Mirror {
         let mut view = View {
             scheduler: fleet::scheduler(hosts, SchedulerConfig::default())?,
             state: state.clone(),
-            known: Vec::new(),
+            host_copies: Vec::new(),
             host_by_slot: Vec::new(),
         };
         for row in rows {
-            view.known.push(KnownHost {
+            view.host_copies.push(HostCopy {
                 row: *row,
                 own_choices: 0,
             });
-            view.show(row.host)?;
+            view.show_taken_places(row.host)?;
         }
         view.scheduler.observe(&view.state, now());
         for (uuid, number) in fleet::numbers_by_uuid(hosts) {
@@ -124,7 +124,7 @@ impl Mirror {
         let messages = self.inbox.take();
         if self.way.reads_store {
             for row in rows {
-                view.learn(*row, None)?;
+                view.receive_row(*row, None)?;
             }
         } else {
             for message in messages {
@@ -132,13 +132,13 @@ impl Mirror {
                     .way
                     .tracks_claims
                     .then_some(i32::from(message.answers_own_claim));
-                view.learn(message.row, answered)?;
+                view.receive_row(message.row, answered)?;
             }
         }
         let chosen = view.choose(&self.request, excluded_slots, self.way.is_indexed)?;
         if let Some(chosen) = chosen {
-            view.known[chosen.host as usize].own_choices += 1;
-            view.show(chosen.host)?;
+            view.host_copies[chosen.host as usize].own_choices += 1;
+            view.show_taken_places(chosen.host)?;
         }
         Ok((chosen, start.elapsed()))
     }
@@ -152,14 +152,14 @@ impl Mirror {
         let mut view = self.view.lock();
         self.inbox.take();
         for row in rows {
-            let fresh = KnownHost {
+            let fresh = HostCopy {
                 row: *row,
                 own_choices: 0,
             };
-            let known = &mut view.known[row.host as usize];
-            let before = std::mem::replace(known, fresh);
+            let host_copy = &mut view.host_copies[row.host as usize];
+            let before = std::mem::replace(host_copy, fresh);
             if before.row != fresh.row || before.own_choices != 0 {
-                view.show(row.host)?;
+                view.show_taken_places(row.host)?;
             }
         }
         Ok(())
@@ -170,26 +170,26 @@ impl View {
     /// Replaces the copy of a host's row, if the row is newer. `answered` is the number of own choices that the host
     /// has answered with this row; they are not counted any more. With `None`, a newer row ends the counting of all
     /// own choices.
-    fn learn(&mut self, row: Row, answered: Option<i32>) -> anyhow::Result<()> {
-        let known = &mut self.known[row.host as usize];
-        let before = *known;
-        if row.version > known.row.version {
-            known.row = row;
+    fn receive_row(&mut self, row: Row, answered: Option<i32>) -> anyhow::Result<()> {
+        let host_copy = &mut self.host_copies[row.host as usize];
+        let before = *host_copy;
+        if row.version > host_copy.row.version {
+            host_copy.row = row;
             if answered.is_none() {
-                known.own_choices = 0;
+                host_copy.own_choices = 0;
             }
         }
-        known.own_choices = (known.own_choices - answered.unwrap_or(0)).max(0);
-        if before.row != known.row || before.own_choices != known.own_choices {
-            self.show(row.host)?;
+        host_copy.own_choices = (host_copy.own_choices - answered.unwrap_or(0)).max(0);
+        if before.row != host_copy.row || before.own_choices != host_copy.own_choices {
+            self.show_taken_places(row.host)?;
         }
         Ok(())
     }
 
     /// Shows in the mirror how many places of a host are taken.
-    fn show(&mut self, host: u32) -> anyhow::Result<()> {
-        let known = self.known[host as usize];
-        let taken = (known.row.taken + known.own_choices).min(INSTANCES_PER_HOST);
+    fn show_taken_places(&mut self, host: u32) -> anyhow::Result<()> {
+        let host_copy = self.host_copies[host as usize];
+        let taken = (host_copy.row.taken + host_copy.own_choices).min(INSTANCES_PER_HOST);
         let command = take_places(host, taken, now());
         if let Command::Release { consumer } = &command
             && self.state.consumer(*consumer).is_none()

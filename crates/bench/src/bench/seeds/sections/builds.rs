@@ -109,7 +109,7 @@ fn rate_plot(figures: &[BuildFigures]) -> Plot {
 /// The target, which follows from the published claim: with alternates more servers get active than without.
 fn targets(figures: &[BuildFigures]) -> Vec<TargetedFigure> {
     let most_failures = figures.iter().map(|one| one.fail_percent).max();
-    let of = |retries: usize| {
+    let figures_with = |retries: usize| {
         let mut same = figures.iter().filter(|one| {
             Some(one.fail_percent) == most_failures
                 && one.retries == retries
@@ -118,7 +118,7 @@ fn targets(figures: &[BuildFigures]) -> Vec<TargetedFigure> {
         same.next()
     };
     let most_retries = figures.iter().map(|one| one.retries).max().unwrap_or(0);
-    match (of(0), of(most_retries)) {
+    match (figures_with(0), figures_with(most_retries)) {
         (Some(without), Some(with)) if most_retries > 0 => vec![at_least(
             "servers active with the most alternates over without, at the most failures",
             active_percent(with) / active_percent(without).max(f64::MIN_POSITIVE),

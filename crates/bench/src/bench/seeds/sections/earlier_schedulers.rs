@@ -42,11 +42,11 @@ pub(in super::super) fn earlier_schedulers(
     for old in figures {
         rows.push(old_row(old));
         let is_last = Some(&old.way) == WAYS.last();
-        let same = |ours: &&SharedStateFigures| {
+        let has_same_size = |ours: &&SharedStateFigures| {
             (ours.hosts, ours.schedulers) == (old.hosts, old.schedulers)
         };
         if is_last {
-            rows.extend(shared.iter().filter(same).map(our_row));
+            rows.extend(shared.iter().filter(has_same_size).map(our_row));
         }
     }
     section.table(
@@ -203,14 +203,14 @@ fn as_f64(number: usize) -> f64 {
 /// The targets, which follow from the published results: reading takes longer than deciding, hosts refuse claims, and
 /// they refuse more of them the more schedulers there are.
 fn targets(figures: &[EarlierFigures]) -> Vec<TargetedFigure> {
-    let of = |way: usize, schedulers: usize| {
+    let figures_of = |way: usize, schedulers: usize| {
         let mut same = figures.iter().filter(|one| {
             one.hosts == PUBLISHED_HOSTS && one.schedulers == schedulers && one.way == WAYS[way]
         });
         same.next()
     };
     let mut targets = Vec::new();
-    if let (Some(one), Some(four)) = (of(0, 1), of(0, 4)) {
+    if let (Some(one), Some(four)) = (figures_of(0, 1), figures_of(0, 4)) {
         let times = one.reading.p50_ms / one.decision.p50_ms.max(f64::MIN_POSITIVE);
         targets.push(at_least(
             "(a) on 3 hosts: reading over deciding",
@@ -229,7 +229,7 @@ fn targets(figures: &[EarlierFigures]) -> Vec<TargetedFigure> {
             1.0,
         ));
     }
-    if let Some(four) = of(1, 4) {
+    if let Some(four) = figures_of(1, 4) {
         targets.push(at_least(
             "(b) on 3 hosts: retries, 4 schedulers",
             count(four.visible_retries),

@@ -77,11 +77,11 @@ pub(in super::super) async fn measure(hosts: u32, requests: usize) -> anyhow::Re
     // In turn, so that whatever disturbs the machine disturbs both.
     for number in 0..WARM_UP + requests {
         let instances = [random.uuid(), random.uuid()];
-        let call = call(&service, instances[0]).await?;
-        let http = exchange(&mut connection, instances[1]).await?;
+        let call_time = call(&service, instances[0]).await?;
+        let http_time = exchange(&mut connection, instances[1]).await?;
         if number >= WARM_UP {
-            call_times.push(call);
-            http_times.push(http);
+            call_times.push(call_time);
+            http_times.push(http_time);
         }
         let releases = instances.map(claim::release);
         submit_all(&engine, releases).await?;
