@@ -20,7 +20,8 @@ use crate::handle::ControlHandle;
 use crate::scheduler::SchedulerHandle;
 use crate::views::Views;
 
-/// The most rows that are searched under one lock of the state.
+/// The most rows that are searched under one lock of the state, except for the instances of `wanted_guests`, which are
+/// all read under one.
 const ROWS_AT_ONCE: usize = 2000;
 
 /// Suspicions by kind and UUID.
@@ -147,8 +148,9 @@ impl AuditSearch<'_> {
                     let instances = view.map(|view| view.instances.range((after, Unbounded)));
                     for (instance, view) in instances.into_iter().flatten().take(ROWS_AT_ONCE) {
                         let mapping = control.conductor.mappings().get(instance);
-                        let known = (control, mapping);
-                        let finding = finding_of_view(cell, *instance, view, known, self.stuck);
+                        let of_control = (control, mapping);
+                        let finding =
+                            finding_of_view(cell, *instance, view, of_control, self.stuck);
                         findings.extend(finding);
                         last = Some(*instance);
                     }
@@ -325,7 +327,7 @@ fn finding_of_consumer(control: &ControlState, consumer: &Consumer) -> Option<Fi
         MIGRATION => state.moves().contains_key(&MigrationId(uuid)),
         _ => true,
     };
-    // The instance of the migration is being deleted, which releases the allocations in the end.
+    // Whether the consumer is a migration whose instance is being deleted, which releases the allocations in the end.
     let is_ending = state
         .migrations()
         .get(&MigrationId(uuid))
@@ -359,9 +361,9 @@ fn finding_of_view(
     let finding = |kind, what: &str, repair_kind| {
         Finding::new(kind, instance.0, what, repair_kind).at(Some(cell), host)
     };
-    let left = mapping.and_then(Mapping::left_cell);
-    if left.is_some_and(|left| left.cell == cell) && !stuck.is_exceeded(view.updated_at) {
-        // Control took the instance from this cell, which is still deleting the instance.
+    let left_cell = mapping.and_then(Mapping::left_cell);
+    if left_cell.is_some_and(|left| left.cell == cell) && !stuck.is_exceeded(view.updated_at) {
+        // Control took the instance from this cell, which has time until the threshold to delete the instance.
         return None;
     }
     if mapping.and_then(|mapping| mapping.cell) != Some(cell) {

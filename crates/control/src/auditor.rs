@@ -95,7 +95,7 @@ impl Auditor {
 
     async fn search(&self) -> Suspicions {
         let context = Arc::clone(&self.context);
-        // A search takes a while with many instances, but holds no lock for long.
+        // A search takes a while with many instances, so it must not block a thread of the runtime.
         let searched =
             tokio::task::spawn_blocking(move || search(&context.control, &context.scheduler));
         searched.await.unwrap_or_default()

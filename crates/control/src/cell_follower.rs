@@ -21,8 +21,10 @@ use crate::leading::Leading;
 use crate::runtime_context::RuntimeContext;
 use crate::views::{CellView, InitialListing};
 
-/// The first wait before a cell is followed again; it is doubled each time up to `RETRY_MAX`.
+/// The first wait before a cell is followed again; it is doubled each time up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_millis(50);
+/// The longest wait before a cell is followed again, and the wait before a command that the store did not accept is
+/// submitted again.
 const RETRY_MAX: Duration = Duration::from_secs(2);
 /// A cell that sends nothing for this long counts as silent; it sends a heartbeat every second.
 const SILENT_AFTER: Duration = Duration::from_millis(2500);
@@ -39,7 +41,7 @@ pub(crate) struct CellFollower {
     pub(crate) context: Arc<RuntimeContext>,
     /// The hosts that are mapped to the cell, with their names.
     mapped: BTreeMap<HostId, String>,
-    /// Hosts whose mapping was refused, so that each is logged once.
+    /// Hosts whose mapping was refused, with their names then, so that each is logged once.
     refused: BTreeMap<HostId, String>,
     /// Whether this follower last marked the cell as down in the state, or as up; `None` if it did neither
     /// yet.
@@ -47,8 +49,9 @@ pub(crate) struct CellFollower {
     last_event_at: Instant,
     leading: Leading,
     /// The value of [`Leading::epoch`] when this follower was created, or when [`Self::catch_up`] last ran. While this
-    /// process leads in that epoch, every command that the cell's events call for was submitted. `None` if another
-    /// replica led then: a replica that does not lead submits no commands.
+    /// process leads in that epoch, every command that the cell's events call for was submitted, except for those that
+    /// unmap hosts which the cell removed while another replica led. `None` if another replica led then: a replica that
+    /// does not lead submits no commands.
     caught_up: Option<u64>,
 }
 
@@ -139,6 +142,7 @@ impl CellFollower {
         let down_after = self.control().options().cell_down_after;
         let mut listed = InitialListing::default();
         let mut batch = Vec::with_capacity(EVENTS_AT_ONCE);
+        // When this stream last sent something. `last_event_at` also covers earlier streams.
         let mut heard_at = Instant::now();
         loop {
             let wait = down_after.min(SILENT_AFTER);
@@ -191,8 +195,8 @@ impl CellFollower {
         }
     }
 
-    /// Submits every command that the events of the cell so far call for, if this process has begun to lead: the
-    /// replica that led before may have died before it submitted them.
+    /// Submits the commands that the present instances and hosts of the cell call for, if this process has begun to
+    /// lead: the replica that led before may have died before it submitted them.
     async fn catch_up(&mut self) {
         self.caught_up = self.leading.epoch();
         if self.caught_up.is_none() {

@@ -73,9 +73,10 @@ fn report(hosts: &HostTable, cell: Uuid, minimum: u32, name: Option<String>) -> 
             let node = host.names.node.clone();
             Some(HostVersion { node, version })
         });
-        // The rest of a large cell is not searched once all that are behind were found.
-        let named = usize::try_from(behind).map_or(HOSTS_NAMED, |behind| behind.min(HOSTS_NAMED));
-        behind_hosts.extend(earlier.take(named));
+        // Once all hosts that are behind were found, the other hosts of the cell are not searched.
+        let named_count =
+            usize::try_from(behind).map_or(HOSTS_NAMED, |behind| behind.min(HOSTS_NAMED));
+        behind_hosts.extend(earlier.take(named_count));
     }
     CellServices {
         cell,

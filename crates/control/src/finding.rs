@@ -66,7 +66,7 @@ pub enum FindingKind {
     UnknownInstance,
     /// A job makes no progress although its cell is up.
     Stuck,
-    /// A host has a guest of an instance that does not exist.
+    /// A host has a guest of an instance that its cell does not have, or does not have on this host.
     UnknownGuest,
     /// A host that is up does not have the guest of an active instance.
     MissingGuest,
@@ -128,7 +128,7 @@ pub(crate) enum Repair {
     /// Make the host's agent begin a new session. If it does not report the guest then, the cell
     /// puts the instance in the error state.
     ReconcileGuest,
-    /// Make the host destroy guests that its cell does not know.
+    /// Make the host destroy the guests that it has and that its cell does not know.
     DestroyGuest,
 }
 

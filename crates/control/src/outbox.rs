@@ -14,8 +14,9 @@ use crate::handle::{ControlHandle, now};
 use crate::pending_work::{self, MessageKey};
 use crate::secrets;
 
-/// The first wait after a failed delivery; it is doubled each time up to `RETRY_MAX`.
+/// The first wait after a failed delivery; it is doubled each time up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_millis(100);
+/// The longest wait after a failed delivery.
 const RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// The most bytes of specifications in one call.
@@ -91,7 +92,7 @@ impl Outbox {
         *self.queue.lock() = MessageQueue::default();
     }
 
-    /// Drops the times of messages that are no longer needed: they were due long ago, and nothing
+    /// Drops the times of messages that are no longer needed: they were due more than `resend_max` ago, and nothing
     /// queued them again.
     pub(crate) fn drop_obsolete(&self, at: Instant, resend_max: Duration) {
         let mut queue = self.queue.lock();
@@ -111,15 +112,20 @@ impl Outbox {
         keys
     }
 
-    /// Records that messages were delivered. Their first repetition is after the interval `first`, which then
-    /// doubles up to `longest`.
-    fn record_delivered(&self, keys: &[MessageKey], first: Duration, longest: Duration) {
+    /// Records that messages were delivered. Their first repetition is after `first_interval`, which then doubles up to
+    /// `longest_interval`.
+    fn record_delivered(
+        &self,
+        keys: &[MessageKey],
+        first_interval: Duration,
+        longest_interval: Duration,
+    ) {
         let at = Instant::now();
         let mut queue = self.queue.lock();
         for key in keys {
             let last = queue.repetitions.get(key);
             let doubled = last.map(|repetition| repetition.interval * 2);
-            let interval = doubled.unwrap_or(first).min(longest);
+            let interval = doubled.unwrap_or(first_interval).min(longest_interval);
             let due_at = at + interval;
             let repetition = Repetition { due_at, interval };
             queue.repetitions.insert(*key, repetition);
@@ -154,19 +160,19 @@ pub(crate) async fn run(control: ControlHandle, outbox: Arc<Outbox>) {
         if messages.is_empty() {
             continue;
         }
-        let mut rest = messages.as_slice();
-        while !rest.is_empty() {
-            let (batch, later) = rest.split_at(count_for_one_call(rest));
+        let mut undelivered = messages.as_slice();
+        while !undelivered.is_empty() {
+            let (batch, later) = undelivered.split_at(count_for_one_call(undelivered));
             if let Err(error) = deliver(&control, outbox.cell, batch).await {
                 tracing::debug!(cell = %outbox.cell, %error, "messages were not delivered");
-                outbox.put_back(&keys_of(rest));
+                outbox.put_back(&keys_of(undelivered));
                 tokio::time::sleep(retry_wait).await;
                 retry_wait = (retry_wait * 2).min(RETRY_MAX);
                 break;
             }
             retry_wait = RETRY_MIN;
             outbox.record_delivered(&keys_of(batch), options.resend_min, options.resend_max);
-            rest = later;
+            undelivered = later;
         }
     }
 }

@@ -74,7 +74,8 @@ struct Shared {
     rebuild: Arc<Semaphore>,
     /// A permit for asking the journal what it holds.
     asking: Arc<Semaphore>,
-    kept: Mutex<Option<PastState<ControlMachine>>>,
+    /// The state that was rebuilt last; `None` while another one is rebuilt from it, and after [`KEPT_FOR`].
+    kept_state: Mutex<Option<PastState<ControlMachine>>>,
     /// The number of questions about past states that were answered so far. If it has not changed for [`KEPT_FOR`],
     /// nobody has asked lately.
     answer_count: AtomicU64,
@@ -95,7 +96,7 @@ impl PastStates {
                 engine,
                 rebuild: Arc::new(Semaphore::new(1)),
                 asking: Arc::new(Semaphore::new(1)),
-                kept: Mutex::new(None),
+                kept_state: Mutex::new(None),
                 answer_count: AtomicU64::new(0),
             }),
         }
@@ -139,10 +140,10 @@ impl PastStates {
             // The work goes on when its caller has gone away, so the permit and the timer belong to the work.
             let _permit = permit;
             past.check_held(sequence)?;
-            let kept = shared.kept.lock().take();
-            let state = past.rebuild(sequence, kept, &LIMITS)?;
+            let earlier = shared.kept_state.lock().take();
+            let state = past.rebuild(sequence, earlier, &LIMITS)?;
             let value = compute(&state.machine().state);
-            *shared.kept.lock() = Some(state);
+            *shared.kept_state.lock() = Some(state);
             shared.drop_later();
             Ok((moment(&mut past, sequence)?, value))
         })
@@ -170,8 +171,8 @@ impl Shared {
             };
             if shared.answer_count.load(Ordering::Relaxed) == answer {
                 // A large state takes a while to drop.
-                let kept = shared.kept.lock().take();
-                let _ = tokio::task::spawn_blocking(move || drop(kept)).await;
+                let dropped = shared.kept_state.lock().take();
+                let _ = tokio::task::spawn_blocking(move || drop(dropped)).await;
             }
         });
     }

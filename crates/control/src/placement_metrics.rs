@@ -39,11 +39,11 @@ impl PlacementMetrics {
         metrics
     }
 
-    /// Counts the result of a claim: how many instances got a host (`claimed`), how many hosts the claim tried before
-    /// and found full (`fallen`), and for how many instances all named hosts were full (`lost`).
-    pub(crate) fn count_claim(&self, claimed: usize, fallen: usize, lost: usize) {
-        self.add("claimed", claimed);
-        self.conflicts.inc_by((fallen + lost) as u64);
+    /// Counts the result of a claim: how many instances got a host (`claimed_count`), how many hosts the claim tried
+    /// before and found full (`fallen_count`), and for how many instances all named hosts were full (`lost_count`).
+    pub(crate) fn count_claim(&self, claimed_count: usize, fallen_count: usize, lost_count: usize) {
+        self.add("claimed", claimed_count);
+        self.conflicts.inc_by((fallen_count + lost_count) as u64);
     }
 
     /// Counts builds or moves that fail because there is no host for them.

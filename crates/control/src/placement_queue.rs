@@ -240,7 +240,8 @@ impl Shared {
         }
     }
 
-    /// Plans work for one time slice, and at least one piece of it. Work that is not planned goes back into the queue.
+    /// Plans one piece of work after the other until the time slice is over, and at least one. Work that is not planned
+    /// goes back into the queue.
     fn plan(
         &self,
         planner: &mut Planner,
@@ -253,12 +254,13 @@ impl Shared {
             false => CLAIMS_AT_ONCE,
         };
         let mut plans = Vec::new();
-        let mut rests = Vec::new();
+        // What is left of each piece of work, with its project.
+        let mut remaining = Vec::new();
         self.scheduler
             .with_state_at(|scheduler, control, sequence| {
                 let slice = TimeSlice::begin();
                 while let Some((project, work)) = taken.pop_front() {
-                    let mut rest = VecDeque::new();
+                    let mut remaining_work = VecDeque::new();
                     let mut context = PlanContext {
                         project: &project,
                         part_max,
@@ -268,10 +270,10 @@ impl Shared {
                         contention,
                         slice: &slice,
                         plans: &mut plans,
-                        rest: &mut rest,
+                        remaining: &mut remaining_work,
                     };
                     planner.plan(&mut context, work);
-                    rests.push((project, rest));
+                    remaining.push((project, remaining_work));
                     if slice.is_over() {
                         break;
                     }
@@ -279,10 +281,10 @@ impl Shared {
             });
         let mut queue = self.queue.lock();
         queue.next.append(&mut taken);
-        // The rest continues after the other work of its project, so that a small request does not wait for a
-        // large one.
-        for (project, rest) in rests {
-            for work in rest {
+        // What is left of a piece of work continues after the other work of its project, so that a small request does
+        // not wait for a large one.
+        for (project, remaining_work) in remaining {
+            for work in remaining_work {
                 queue.work.push(&project, work);
             }
         }

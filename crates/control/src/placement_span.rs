@@ -38,13 +38,15 @@ impl PlacementSpan {
     }
 
     /// Ends the claim, and begins the ranking for the instances that got no host.
-    pub(crate) fn rank_again(&mut self, claimed: usize, lost: usize) {
-        self.step("rank hosts", |claim| add_counts(claim, claimed, lost));
+    pub(crate) fn rank_again(&mut self, claimed_count: usize, lost_count: usize) {
+        self.step("rank hosts", |claim| {
+            add_counts(claim, claimed_count, lost_count);
+        });
     }
 
     /// Ends the claim, after which nothing follows.
-    pub(crate) fn end_claim(&mut self, claimed: usize, lost: usize) {
-        self.end(|claim| add_counts(claim, claimed, lost));
+    pub(crate) fn end_claim(&mut self, claimed_count: usize, lost_count: usize) {
+        self.end(|claim| add_counts(claim, claimed_count, lost_count));
     }
 
     /// Ends the present span with a failure.
@@ -69,7 +71,7 @@ impl PlacementSpan {
     }
 }
 
-fn add_counts(claim: &mut OpenSpan, claimed: usize, lost: usize) {
-    claim.add("placewright.claimed", claimed);
-    claim.add("placewright.lost", lost);
+fn add_counts(claim: &mut OpenSpan, claimed_count: usize, lost_count: usize) {
+    claim.add("placewright.claimed", claimed_count);
+    claim.add("placewright.lost", lost_count);
 }

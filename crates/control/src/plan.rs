@@ -108,7 +108,7 @@ pub(crate) struct Planner {
 pub(crate) struct PlanContext<'a> {
     /// The project whose work is planned.
     pub(crate) project: &'a str,
-    /// The most instances of one request that are placed by one command, if it can be divided.
+    /// The most instances of one request that are placed by one command, if the request can be divided.
     pub(crate) part_max: usize,
     pub(crate) scheduler: &'a mut Scheduler,
     pub(crate) control: &'a ControlState,
@@ -118,15 +118,15 @@ pub(crate) struct PlanContext<'a> {
     pub(crate) contention: Contention,
     pub(crate) slice: &'a TimeSlice,
     pub(crate) plans: &'a mut Vec<PlacementPlan>,
-    /// Work that is left for a later time slice.
-    pub(crate) rest: &'a mut VecDeque<PlanningWork>,
+    /// The work that remains for a later time slice.
+    pub(crate) remaining: &'a mut VecDeque<PlanningWork>,
 }
 
 impl PlanContext<'_> {
     /// Leaves instances for a later time slice.
     fn queue_builds(&mut self, instances: Vec<InstanceId>) {
         if !instances.is_empty() {
-            self.rest.push_back(PlanningWork::Builds(instances));
+            self.remaining.push_back(PlanningWork::Builds(instances));
         }
     }
 }
@@ -267,7 +267,7 @@ impl Planner {
         body.is_ok_and(|body| Arc::ptr_eq(&body.request, request) || body.request == *request)
     }
 
-    /// Searches for hosts until all are found or the time slice is over.
+    /// Searches for hosts until all are found or the time slice is over, and adds the plans that follow from that.
     fn find_hosts(&self, context: &mut PlanContext<'_>, mut ongoing: Box<OngoingPlacement>) {
         let control = context.control;
         let state = &control.placement;
@@ -304,7 +304,7 @@ impl Planner {
         match ongoing.placing.find_hosts(&mut search, context.slice) {
             Ok(SearchResults::Unfinished) => {
                 ongoing.later = later;
-                context.rest.push_back(PlanningWork::Ongoing(ongoing));
+                context.remaining.push_back(PlanningWork::Ongoing(ongoing));
                 return;
             }
             Ok(results @ (SearchResults::Ready | SearchResults::NothingToClaim)) => {

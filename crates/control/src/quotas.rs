@@ -149,8 +149,8 @@ impl ControlHandle {
 fn uncounted_moves(state: &State) -> Vec<(MigrationId, Spec)> {
     let moves = state.moves().iter();
     let specs = moves.filter_map(|(id, row)| Some((*id, row.spec.as_ref()?)));
-    let unknown = specs.filter(|(_, spec)| !spec.usage.is_known());
-    unknown.map(|(id, spec)| (id, spec.clone())).collect()
+    let uncounted = specs.filter(|(_, spec)| !spec.usage.is_known());
+    uncounted.map(|(id, spec)| (id, spec.clone())).collect()
 }
 
 /// Some of the instances for which no usage is recorded, from those after `after`; and the instance after which the
@@ -182,8 +182,8 @@ fn changes_for_configuration(
     let is_unified = source == LimitSource::Keystone;
     let mut sets = Vec::new();
     let defaults = (!defaults.is_empty()).then(|| defaults.clone());
-    let known = state.quotas().get(&QuotaScope::Configured);
-    if known.map(|set| &set.limits) != defaults.as_ref() {
+    let present = state.quotas().get(&QuotaScope::Configured);
+    if present.map(|set| &set.limits) != defaults.as_ref() {
         sets.push((QuotaScope::Configured, defaults));
     }
     if is_unified && !state.has_unified_limits() {

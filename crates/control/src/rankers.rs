@@ -15,7 +15,7 @@ use uuid::Uuid;
 /// For how long after a replica's newest entry in the journal its work is left to it.
 const SILENT_AFTER: Duration = Duration::from_secs(2);
 
-/// The number of known replicas beyond which those that were silent for long are forgotten.
+/// The number of replicas in `heard_at` beyond which those that were silent for [`SILENT_AFTER`] are forgotten.
 const REPLICAS_MAX: usize = 64;
 /// The number that stands for a replica that is not known.
 const UNKNOWN: u64 = 0;

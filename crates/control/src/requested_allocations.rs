@@ -10,7 +10,7 @@ use placewright_placement::{
 pub(crate) enum RequestedAllocations {
     /// The consumers get these allocations if the command is accepted.
     All(Vec<HeldAllocations>),
-    /// Each intent gets one of its candidates, which the outcome names.
+    /// Each intent gets one of its candidates, or none, which the outcome says.
     First(Vec<Intent>),
 }
 

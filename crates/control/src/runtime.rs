@@ -193,8 +193,8 @@ impl Runtime {
         let CellConfig { cell, name, link } = config;
         let control = &self.context.control;
         let reading = control.read(move |control, _| {
-            let known = control.conductor.cells().get(&cell);
-            known.is_some_and(|known| known.disabled)
+            let row = control.conductor.cells().get(&cell);
+            row.is_some_and(|row| row.disabled)
         });
         // A cell that an operator has disabled stays disabled.
         let disabled = reading.await;

@@ -1,5 +1,5 @@
-//! The secrets of instances: sealed again when the key of control changes, and
-//! opened for the cells, each of which seals them with a key of its own.
+//! The secrets of instances: sealed again when the key of control changes, and opened for the cells, each of which
+//! seals them with a key of its own.
 
 use std::ops::Bound::{Excluded, Unbounded};
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ pub(crate) struct SealPass {
 /// release left in the bodies of specifications.
 pub(crate) async fn seal_again(control: &ControlHandle, with_bodies: bool) -> SealPass {
     let sealer = control.sealer();
-    let mut held = SecretCounts::default();
+    let mut counts = SecretCounts::default();
     let mut after = None;
     let mut pass = SealPass::default();
     loop {
@@ -64,7 +64,7 @@ pub(crate) async fn seal_again(control: &ControlHandle, with_bodies: bool) -> Se
         for (instance, spec) in specs {
             match sealer.resealed(instance, &spec, with_bodies) {
                 // Only the replica that leads replaces specifications. Any other one counts what there is.
-                Ok(Some(_)) if !control.engine().leads() => sealer.count(&spec, &mut held),
+                Ok(Some(_)) if !control.engine().leads() => sealer.count(&spec, &mut counts),
                 Ok(Some(new)) => {
                     let command = Command::Reseal {
                         instance,
@@ -73,14 +73,14 @@ pub(crate) async fn seal_again(control: &ControlHandle, with_bodies: bool) -> Se
                     };
                     // The next pass repeats the commands that the store refused.
                     if let Ok(Ok(_)) = control.submit(command).await {
-                        sealer.count(&new, &mut held);
+                        sealer.count(&new, &mut counts);
                         pass.replaced += 1;
                     } else {
-                        sealer.count(&spec, &mut held);
+                        sealer.count(&spec, &mut counts);
                         pass.refused += 1;
                     }
                 }
-                Ok(None) | Err(_) => sealer.count(&spec, &mut held),
+                Ok(None) | Err(_) => sealer.count(&spec, &mut counts),
             }
         }
         match last {
@@ -89,7 +89,7 @@ pub(crate) async fn seal_again(control: &ControlHandle, with_bodies: bool) -> Se
         }
         tokio::task::yield_now().await;
     }
-    sealer.set_secret_counts(held);
+    sealer.set_secret_counts(counts);
     pass
 }
 

@@ -50,7 +50,8 @@ pub struct CellView {
     /// Whether the cell sent nothing for longer than heartbeats allow. It may be down, which is decided
     /// after a longer time-out.
     pub is_silent: bool,
-    /// Whether the cell has completed its listing since its stream last began.
+    /// Whether the cell has completed an initial listing since it was last down. After a short interruption of the
+    /// stream it stays true while the cell lists everything again.
     pub is_complete: bool,
     /// The time of the last message of the cell; 0 if there was none.
     pub heard_at: Timestamp,
@@ -85,8 +86,8 @@ impl CellView {
         hosts.chain(instances).collect()
     }
 
-    /// Applies an event to the view. `listed` collects what the initial listing names, so that the rest can be removed
-    /// when the listing is complete.
+    /// Applies an event to the view. `listed` collects the instances and hosts that the initial listing names, so that
+    /// all others can be removed when the listing is complete.
     pub(crate) fn apply(&mut self, event: &CellEvent, listed: &mut InitialListing) {
         match event {
             CellEvent::Instance { instance, view } => {

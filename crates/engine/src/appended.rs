@@ -118,7 +118,8 @@ impl ReceivedBatches {
         received.bytes = 0;
     }
 
-    /// Adds a batch of the leader of an epoch, unless too many wait. `applied` is the last entry that was applied.
+    /// Adds a batch of the leader of an epoch. Drops it if another epoch is the present one, if its entries were
+    /// applied already, or if [`WAITING_BYTES_MAX`] leaves no room. `applied` is the last entry that was applied.
     pub(crate) fn add(&self, epoch: u64, applied: u64, batch: AppendedBatch) {
         let mut received = self.0.lock();
         let first = batch.link.first;

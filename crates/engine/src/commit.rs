@@ -25,13 +25,13 @@ pub(crate) struct Appended {
     /// When the callers got their answers.
     pub(crate) answered_at: Instant,
     /// The number of commands in the append.
-    pub(crate) commands: usize,
+    pub(crate) command_count: usize,
     /// The number of commands that were waiting after the append and before its answers.
-    pub(crate) waiting: usize,
+    pub(crate) waiting_count: usize,
 }
 
-/// Appends the batches and answers their commands. `None` if there was nothing to append, or the store did not
-/// confirm the append at once.
+/// Appends the batches and answers their commands. `None` if there was nothing to append, or the store did not confirm
+/// the append at once: it failed, conflicted with another writer's append, or has an unknown outcome.
 pub(crate) fn commit<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,
@@ -54,13 +54,13 @@ pub(crate) fn commit<M: Machine>(
     let started = Instant::now();
     let appended = journal.append(shared.durable() + 1, &records);
     let append_time = started.elapsed();
-    let entries = records.len();
+    let entry_count = records.len();
     match appended {
         Ok(()) => {
             if let Some(replica) = &shared.replica {
                 replica.appended.publish(journal, &records);
             }
-            let appended = publish_append(shared, batches, entries, append_time);
+            let appended = publish_append(shared, batches, entry_count, append_time);
             // The writer does the journal's deferred work itself, although the next commands may already wait: waking
             // another thread would cost more processor time, and meanwhile more commands gather for the next append.
             journal.finish_deferred();
@@ -106,13 +106,13 @@ fn answer_and_recycle<M: Machine>(shared: &Shared<M>, mut batches: VecDeque<Comm
 fn publish_append<M: Machine>(
     shared: &Shared<M>,
     batches: VecDeque<CommandBatch<M>>,
-    entries: usize,
+    entry_count: usize,
     append_time: Duration,
 ) -> Appended {
     let mut commit = Commit {
-        sequence: shared.durable() + entries as u64,
+        sequence: shared.durable() + entry_count as u64,
         commands: 0,
-        entries,
+        entries: entry_count,
         bytes: 0,
         decide_time: Duration::ZERO,
         append_time,
@@ -147,8 +147,8 @@ fn publish_append<M: Machine>(
     Appended {
         append_time,
         answered_at,
-        commands: commit.commands,
-        waiting: commit.queued,
+        command_count: commit.commands,
+        waiting_count: commit.queued,
     }
 }
 

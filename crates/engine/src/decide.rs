@@ -64,10 +64,11 @@ impl<M: Machine> Decider<M> {
             }
         }
         let durable = shared.durable();
-        let answerable = batch
+        let answerable_count = batch
             .decided
             .partition_point(|decided| decided.depends_on <= durable);
-        self.answerable.extend(batch.decided.drain(..answerable));
+        self.answerable
+            .extend(batch.decided.drain(..answerable_count));
         let mut is_enough = false;
         if batch.decided.is_empty() {
             self.empty_batch = Some(batch);

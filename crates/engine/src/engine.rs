@@ -242,7 +242,8 @@ impl<M: Machine> Engine<M> {
         self.inner.shared.durable()
     }
 
-    /// The sequence of the first entry that can still be followed.
+    /// The sequence of the first entry that can still be followed, as far as this process knows. Another replica may
+    /// have trimmed the journal further: then a follower gets [`FollowError::Trimmed`] when it reads.
     pub fn first_held(&self) -> u64 {
         self.inner.shared.first_held.load(Ordering::Acquire)
     }

@@ -58,14 +58,14 @@ impl EntryChunk {
         &self.buffer[start..self.ends[index]]
     }
 
-    /// The entries, each with its sequence, as they are in the journal.
+    /// The records as they are in the journal, each with its sequence.
     pub(crate) fn records(&self) -> impl Iterator<Item = (u64, &[u8])> {
         (0..self.ends.len()).map(|index| (self.first + index as u64, self.record(index)))
     }
 
-    /// Removes all but the first `entries` entries.
-    pub(crate) fn truncate(&mut self, entries: usize) {
-        self.ends.truncate(entries);
+    /// Removes all but the first `count` entries.
+    pub(crate) fn truncate(&mut self, count: usize) {
+        self.ends.truncate(count);
         self.buffer.truncate(self.ends.last().copied().unwrap_or(0));
     }
 }
@@ -182,7 +182,8 @@ impl Entries {
         raw.map(|(sequence, record)| (sequence, inner_record(record).unwrap_or(record)))
     }
 
-    /// One entry as it is in the journal; `None` if it is not among these entries.
+    /// One entry as it is in the journal; `None` if it is after these entries. `sequence` must not be before
+    /// [`Self::first_sequence`].
     pub(crate) fn raw(&self, sequence: u64) -> Option<&[u8]> {
         self.raw_from(sequence).next().map(|(_, record)| record)
     }

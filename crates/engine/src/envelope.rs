@@ -148,7 +148,7 @@ pub(crate) fn begin_leader(note: &LeaderNote<'_>, out: &mut Vec<u8>) {
 /// Writes an envelope of a kind. The record that it belongs to has to follow.
 fn begin(kind: u8, data: &[&[u8]], out: &mut Vec<u8>) {
     let length: usize = data.iter().map(|part| part.len()).sum();
-    // At most `ADDRESS_BYTES_MAX` and some numbers.
+    // The data is at most an address of `ADDRESS_BYTES_MAX` bytes and a few numbers, so its length fits into 16 bits.
     let length = u16::try_from(length).unwrap_or(u16::MAX);
     out.extend_from_slice(&[MARKER, kind]);
     out.extend_from_slice(&length.to_le_bytes());

@@ -25,7 +25,7 @@ pub(crate) enum HistoryRequest {
         until: u64,
         reply: oneshot::Sender<Result<Entries, FollowError>>,
     },
-    /// Asks for the last entry that will not be lost.
+    /// Asks for the last durable entry of the journal ([`Journal::durable_end`]).
     End(oneshot::Sender<Result<u64, Arc<StoreError>>>),
     /// Asks for another handle on the journal.
     Open(oneshot::Sender<Result<Box<dyn Journal>, JournalError>>),
@@ -45,15 +45,15 @@ pub(crate) fn run(
     requests: &mpsc::Receiver<HistoryRequest>,
     end_acceptances: &AtomicU64,
 ) {
-    let mut known_end_acceptances = 0;
+    let mut repeated_end_acceptances = 0;
     let mut cached: VecDeque<Arc<EntryChunk>> = VecDeque::with_capacity(CACHED_CHUNKS_MAX);
     // Requests that were taken from the channel together with one for the end, and that are not answered yet.
     let mut postponed: VecDeque<HistoryRequest> = VecDeque::new();
     while let Ok(request) = postponed.pop_front().map_or_else(|| requests.recv(), Ok) {
         placewright_tasks::injection_point(placewright_tasks::Task::EngineHistory);
         let acceptances = end_acceptances.load(Ordering::Acquire);
-        if acceptances != known_end_acceptances && journal.accept_present_end().is_ok() {
-            known_end_acceptances = acceptances;
+        if acceptances != repeated_end_acceptances && journal.accept_present_end().is_ok() {
+            repeated_end_acceptances = acceptances;
             cached.clear();
         }
         let (from, until, reply) = match request {
@@ -90,13 +90,14 @@ pub(crate) fn run(
     }
 }
 
-/// Reads the end of the journal once, and answers all waiting requests for it.
+/// Reads the end of the journal once, and answers all waiting requests for it: `first_reply`, and those among the
+/// `postponed` ones.
 fn answer_end(
     journal: &mut dyn Journal,
-    first: oneshot::Sender<Result<u64, Arc<StoreError>>>,
+    first_reply: oneshot::Sender<Result<u64, Arc<StoreError>>>,
     postponed: &mut VecDeque<HistoryRequest>,
 ) {
-    let mut waiting = vec![first];
+    let mut waiting = vec![first_reply];
     for request in std::mem::take(postponed) {
         match request {
             HistoryRequest::End(reply) => waiting.push(reply),

@@ -9,7 +9,7 @@ pub struct Leadership {
     pub epoch: u64,
     /// The number of the replica that leads.
     pub origin: u64,
-    /// The address at which the replica is reached.
+    /// The address at which the replica that leads is reached.
     pub address: String,
     /// Whether this replica is the one that leads.
     pub is_own: bool,
@@ -23,8 +23,8 @@ pub struct Leadership {
 /// Why a replica began to lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TakeoverReason {
-    /// No entry that the replica read names an earlier leader. It has not read the entries that the snapshot covers
-    /// from which it recovered its state.
+    /// No entry that the replica read names an earlier leader. A replica does not read the entries that are covered by
+    /// the snapshot from which it recovered its state.
     #[default]
     NoneKnown,
     /// The replica that led before could not be reached.

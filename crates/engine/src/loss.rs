@@ -24,8 +24,9 @@ use crate::{Machine, pending};
 /// The interval of checks whether the journal has the lost entries again.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// If something points to a loss, finds out whether entries are lost, and waits until the journal has them again.
-/// Called by the writer. False if the engine is being shut down.
+/// If something points to a loss, finds out whether entries are lost, and waits until the journal has them again. If it
+/// cannot find that out, because the journal cannot be read, it does not wait, and the next call tries again. Called by
+/// the writer. False if the engine is being shut down.
 pub(crate) fn wait_while_lost<M: Machine>(shared: &Shared<M>, journal: &mut dyn Journal) -> bool {
     let lost = &shared.lost;
     if !lost.is_suspected.load(Ordering::Acquire) {
@@ -45,20 +46,20 @@ pub(crate) fn wait_while_lost<M: Machine>(shared: &Shared<M>, journal: &mut dyn 
                 // The other handles on the journal remember an end, too. They have to accept an end that is before it,
                 // or that follows other entries.
                 lost.end_acceptances.fetch_add(1, Ordering::AcqRel);
-                if lost.known.borrow().is_some() {
+                if lost.loss.borrow().is_some() {
                     lost.set(None);
                     shared.observer.entries_back();
                 }
                 return true;
             }
             Ok(Some(loss)) => {
-                if lost.known.borrow().as_ref() != Some(&loss) {
+                if lost.loss.borrow().as_ref() != Some(&loss) {
                     shared.observer.entries_lost(&loss);
                     lost.set(Some(loss));
                 }
             }
             // The store cannot be read. Once it can, the next call finds out whether entries are lost.
-            Err(_) if lost.known.borrow().is_none() => return true,
+            Err(_) if lost.loss.borrow().is_none() => return true,
             Err(_) => {}
         }
         refuse_commands(shared);
@@ -111,7 +112,7 @@ fn wait_for_requests<M: Machine>(shared: &Shared<M>) {
     }
 }
 
-/// Answers the requests to append the lost entries again.
+/// Appends the lost entries again if callers have requested that, and answers these requests.
 fn answer_requests<M: Machine>(shared: &Shared<M>, journal: &mut dyn Journal) {
     let requests = std::mem::take(&mut *shared.lost.requests.lock());
     for request in requests {
@@ -167,8 +168,8 @@ fn first_replaced<M: Machine>(
     let mut replaced = None;
     while next <= until && replaced.is_none() {
         next = journal.read(next, &mut |sequence, record| {
-            let kept = shared.recent.read().get(sequence);
-            let is_same = kept.is_none_or(|kept| kept.raw(sequence) == Some(record));
+            let in_memory = shared.recent.read().get(sequence);
+            let is_same = in_memory.is_none_or(|entries| entries.raw(sequence) == Some(record));
             if !is_same {
                 replaced = Some(sequence);
             }
@@ -194,15 +195,15 @@ fn append_again<M: Machine>(
     let Loss { first, last, .. } = *loss;
     let mut next = first;
     while next <= last {
-        let kept = shared.recent.read().get(next);
-        let kept = kept.ok_or(AppendAgainError::NotInMemory { first: next, last })?;
+        let entries = shared.recent.read().get(next);
+        let entries = entries.ok_or(AppendAgainError::NotInMemory { first: next, last })?;
         let mut bytes = 0;
         // The first record is appended whatever its size is.
         let fits = |record: &&[u8]| {
             bytes += record.len();
             bytes <= shared.options.batch_bytes_max || bytes == record.len()
         };
-        let records: Vec<&[u8]> = kept
+        let records: Vec<&[u8]> = entries
             .raw_from(next)
             .map(|(_, record)| record)
             .take_while(fits)

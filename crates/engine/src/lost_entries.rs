@@ -16,7 +16,7 @@ pub struct Loss {
     pub first: u64,
     /// The last missing entry, as far as this process knows: the last entry that it has applied.
     pub last: u64,
-    /// The first entry that this process has in memory; `None` if it has none.
+    /// The first entry up to `last` that this process has in memory; `None` if it has none.
     pub first_in_memory: Option<u64>,
     /// Whether the journal has other entries in place of some that this process has applied; true also if that cannot
     /// be excluded, because no entry is in memory to compare with.
@@ -45,8 +45,8 @@ impl Loss {
 /// The entries that an engine knows or suspects to be lost, and the requests to append them again.
 pub(crate) struct LostEntries {
     /// The loss; `None` while nothing is missing.
-    pub(crate) known: watch::Sender<Option<Loss>>,
-    /// Whether `known` holds a loss, to be read without a lock.
+    pub(crate) loss: watch::Sender<Option<Loss>>,
+    /// Whether `loss` is not `None`, to be read without a lock.
     is_lost: AtomicBool,
     /// Whether something points to a loss, so that the writer has to compare this process with the journal.
     pub(crate) is_suspected: AtomicBool,
@@ -63,7 +63,7 @@ pub(crate) type AppendAgainReply = oneshot::Sender<Result<(u64, u64), AppendAgai
 impl LostEntries {
     pub(crate) fn new() -> Self {
         Self {
-            known: watch::Sender::new(None),
+            loss: watch::Sender::new(None),
             is_lost: AtomicBool::new(false),
             is_suspected: AtomicBool::new(false),
             requests: Mutex::default(),
@@ -80,8 +80,8 @@ impl LostEntries {
         if !self.is_lost() {
             return None;
         }
-        let known = self.known.borrow();
-        known.as_ref().map(|loss| StoreError::Lost {
+        let loss = self.loss.borrow();
+        loss.as_ref().map(|loss| StoreError::Lost {
             first: loss.first,
             last: loss.last,
         })
@@ -110,7 +110,7 @@ impl LostEntries {
 
     pub(crate) fn set(&self, loss: Option<Loss>) {
         self.is_lost.store(loss.is_some(), Ordering::Release);
-        self.known.send_replace(loss);
+        self.loss.send_replace(loss);
     }
 }
 

@@ -65,12 +65,12 @@ pub trait Observer: Send + Sync + 'static {
         let _ = (commands, missed);
     }
 
-    /// A snapshot was written, and the journal trimmed.
+    /// A snapshot was made, or the newest one had the last entry already, and the journal was trimmed.
     fn snapshot_written(&self, report: &SnapshotReport) {
         let _ = report;
     }
 
-    /// A snapshot, or the trimming after it, failed. Another attempt is made later.
+    /// A snapshot, or the trimming after it, failed. Another attempt is made when the next snapshot is due.
     fn snapshot_failed(&self, reason: &SnapshotError) {
         let _ = reason;
     }
@@ -98,9 +98,9 @@ pub struct Commit {
     pub commands: usize,
     /// The number of entries appended.
     pub entries: usize,
-    /// The total size of the records of these entries.
+    /// The total size of the records of these entries, in bytes.
     pub bytes: usize,
-    /// How long the commands took to decide and to apply.
+    /// How long the commands took to decide and to apply, including the waits for the state's lock.
     pub decide_time: Duration,
     /// How long the append took, its fsync included.
     pub append_time: Duration,
@@ -108,7 +108,7 @@ pub struct Commit {
     pub queued: usize,
 }
 
-/// One snapshot that was written.
+/// The newest snapshot, after one was requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SnapshotReport {
     /// The snapshot holds the state after this entry.
@@ -116,7 +116,7 @@ pub struct SnapshotReport {
     /// The size of the snapshot in bytes.
     pub bytes: u64,
     /// How long making the snapshot took, including the pauses for
-    /// [`Options::snapshot_duty`](crate::Options::snapshot_duty).
+    /// [`Options::snapshot_duty`](crate::Options::snapshot_duty), and trimming the journal.
     pub elapsed: Duration,
     /// The first entry that the journal holds now.
     pub first_held: u64,

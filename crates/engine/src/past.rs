@@ -163,9 +163,9 @@ impl Past {
         Ok(self.journal.appended_at(sequence)?)
     }
 
-    /// Rebuilds the state after an entry. Blocks, as long as the limits allow. `kept` is a state that was rebuilt
-    /// earlier. The rebuild begins with it if it is not after the entry and not before the nearest snapshot, and if the
-    /// journal has not lost entries since. Otherwise `kept` is dropped first, so that no two rebuilt states are in
+    /// Rebuilds the state after an entry. Blocks, as long as the limits allow. `earlier` is a state that was rebuilt
+    /// before. The rebuild begins with it if it is not after the entry and not before the nearest snapshot, and if the
+    /// journal has not lost entries since. Otherwise `earlier` is dropped first, so that no two rebuilt states are in
     /// memory at once.
     ///
     /// # Errors
@@ -173,11 +173,11 @@ impl Past {
     pub fn rebuild<M: Machine>(
         &mut self,
         sequence: u64,
-        kept: Option<PastState<M>>,
+        earlier: Option<PastState<M>>,
         limits: &PastLimits,
     ) -> Result<PastState<M>, PastError> {
         self.check_held(sequence)?;
-        let rebuilt = self.rebuild_held(sequence, kept, limits);
+        let rebuilt = self.rebuild_held(sequence, earlier, limits);
         if matches!(rebuilt, Err(PastError::Recover(_) | PastError::Journal(_))) {
             // The engine may have trimmed the journal meanwhile.
             self.check_held(sequence)?;
@@ -185,7 +185,7 @@ impl Past {
         rebuilt
     }
 
-    /// Whether the state after an entry can be rebuilt, as far as the range tells. Blocks.
+    /// Checks that the state after an entry can be rebuilt, as far as [`Self::range`] tells. Blocks.
     ///
     /// # Errors
     /// [`PastError::Trimmed`], [`PastError::Ahead`], or the journal cannot be read.
@@ -204,7 +204,7 @@ impl Past {
     fn rebuild_held<M: Machine>(
         &mut self,
         sequence: u64,
-        kept: Option<PastState<M>>,
+        earlier: Option<PastState<M>>,
         limits: &PastLimits,
     ) -> Result<PastState<M>, PastError> {
         let started = Instant::now();
@@ -214,9 +214,9 @@ impl Past {
         let sequences = snapshots.iter().map(|info| info.sequence);
         let snapshot = sequences.filter(|at| *at <= sequence).max().unwrap_or(0);
         let end_acceptances = self.end_acceptances;
-        let kept = kept.filter(|kept| {
-            kept.end_acceptances == end_acceptances
-                && (snapshot..=sequence).contains(&kept.sequence())
+        let earlier = earlier.filter(|state| {
+            state.end_acceptances == end_acceptances
+                && (snapshot..=sequence).contains(&state.sequence())
         });
         let check_entries = |from: u64| {
             let (entries, entries_max) = (sequence.saturating_sub(from), limits.entries_max);
@@ -229,21 +229,21 @@ impl Past {
             }
         };
         let stop = Arc::clone(&self.stop);
-        let failed = |error| match error {
+        let to_past_error = |error| match error {
             RecoverError::Stopped if stop.load(Ordering::Relaxed) => PastError::Stopped,
             RecoverError::Stopped => PastError::TimeUp(limits.time_max),
             error => PastError::Recover(error),
         };
-        check_entries(kept.as_ref().map_or(snapshot, PastState::sequence))?;
+        check_entries(earlier.as_ref().map_or(snapshot, PastState::sequence))?;
         let journal = self.journal.as_mut();
         // `&()` is an observer that ignores all events.
-        let mut recovered = match kept {
-            Some(kept) => kept.recovered,
-            None => load_newest(journal, sequence, &(), &mut throttle).map_err(&failed)?,
+        let mut recovered = match earlier {
+            Some(state) => state.recovered,
+            None => load_newest(journal, sequence, &(), &mut throttle).map_err(&to_past_error)?,
         };
         // Checked again, because an older snapshot is loaded if the newest one is damaged.
         check_entries(recovered.sequence)?;
-        replay(journal, &mut recovered, sequence, &(), &mut throttle).map_err(&failed)?;
+        replay(journal, &mut recovered, sequence, &(), &mut throttle).map_err(&to_past_error)?;
         Ok(PastState {
             recovered,
             end_acceptances,

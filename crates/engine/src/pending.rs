@@ -14,9 +14,9 @@ use crate::replica_state::{ForwardReply, PendingCommand, PendingCommands, Replic
 use crate::shared::{Shared, State};
 use crate::submission::{Answer, CommandReply, Submission};
 
-/// Accepts a command at a follower, and sends it to the leader if there is one. Returns the command if this replica
-/// leads itself.
-pub(crate) fn hand_over<M: Machine>(
+/// Accepts a command at a follower, sends it to the leader if there is one, and returns `None`. Returns the command if
+/// this replica leads itself.
+pub(crate) fn accept_at_follower<M: Machine>(
     shared: &Shared<M>,
     replica: &ReplicaState<M>,
     submission: Submission<M>,
@@ -193,7 +193,7 @@ impl<M: Machine> OwnEntry<M> {
 }
 
 /// Decides a command of this replica whose entry is to be applied next, on the state before that entry. `None` if
-/// another replica submitted the command.
+/// another replica submitted the command, or if it was answered already.
 pub(crate) fn decide_own_entry<M: Machine>(
     replica: &ReplicaState<M>,
     state: &State<M>,

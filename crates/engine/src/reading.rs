@@ -8,8 +8,8 @@ use crate::shared::Shared;
 /// [`crate::Engine::read_part`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Reading {
-    /// The last entry that was applied, but not durable, at the time of an [`crate::Engine::read_part`]; 0 if there
-    /// was none.
+    /// The last entry that was applied at the latest [`crate::Engine::read_part`] that saw entries which were not
+    /// durable yet; 0 if none saw any.
     pending_entry: u64,
     /// How often entries had been undone before the first [`crate::Engine::read_part`]; `None` until then.
     rollbacks: Option<u64>,

@@ -29,9 +29,9 @@ pub struct Recovered<M> {
     pub sequence: u64,
     /// The sequence of the snapshot that the recovery started from; 0 if it started without one.
     pub snapshot: u64,
-    /// The size of the snapshot in bytes.
+    /// The size of the snapshot in bytes; 0 without a snapshot.
     pub snapshot_bytes: u64,
-    /// The total size of the entries applied on top of the snapshot.
+    /// The total size in bytes of the entries applied on top of the snapshot.
     pub replayed_bytes: u64,
     /// The replica that leads, if an entry after the snapshot names it. Snapshots do not record who leads.
     pub leader: Option<Leadership>,

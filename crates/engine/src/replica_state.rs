@@ -112,10 +112,11 @@ pub(crate) struct PendingCommands<M: Machine> {
 /// A command that a follower has taken and not answered yet.
 pub(crate) struct PendingCommand<M: Machine> {
     pub(crate) submission: Submission<M>,
-    /// The epoch of the leader to which the command was last sent; 0 if it was sent to none. Once it was sent, the
-    /// journal may have its entry.
+    /// The epoch of the leader that was sent the command, so that the journal may have its entry. 0 if it was sent to
+    /// none, or only to replicas that are known not to have made an entry of it.
     pub(crate) sent_in_epoch: u64,
-    /// The leader refused the command, or it changed nothing, on the state after this entry.
+    /// The leader refused the command, or it changed nothing, on the state after this entry; `None` without such a
+    /// reply.
     pub(crate) no_entry_at: Option<u64>,
 }
 

@@ -81,8 +81,9 @@ pub(crate) fn resolve_append<M: Machine>(
     }
 }
 
-/// Recovers the state from the newest snapshot, and ends the commands `in_doubt`, whose entries the journal would not
-/// show any more. If the recovery fails, the next append conflicts, and it is tried again.
+/// Recovers the state from the newest snapshot, and ends the commands `in_doubt`: the journal no longer has the entries
+/// that would show their outcome. If the journal told the outcome before, `known_outcome` has it. If the recovery
+/// fails, the next append conflicts, and the recovery is tried again.
 fn skip_trimmed<M: Machine>(
     shared: &Shared<M>,
     journal: &mut dyn Journal,
@@ -111,12 +112,12 @@ fn skip_trimmed<M: Machine>(
 /// them are queued again.
 fn undo<M: Machine>(shared: &Shared<M>, batches: VecDeque<CommandBatch<M>>) -> Vec<Decided<M>> {
     wait_for_second_thread(shared);
-    let commands_in_doubt = batches.iter().map(|batch| batch.decided.len()).sum();
+    let in_doubt_count = batches.iter().map(|batch| batch.decided.len()).sum();
     let mut state = shared.state.write();
     let mut undone = undo_all(shared, &mut state, batches);
     publish_progress(shared, &state);
     drop(state);
-    let later: Vec<Submission<M>> = submissions(undone.split_off(commands_in_doubt));
+    let later: Vec<Submission<M>> = submissions(undone.split_off(in_doubt_count));
     requeue(shared, later);
     undone
 }

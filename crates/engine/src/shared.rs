@@ -54,16 +54,16 @@ pub(crate) struct CommandBatch<M: Machine> {
     /// The data that undoes the changes, in the order of the changes.
     pub(crate) undos: Vec<M::Undo>,
     pub(crate) decided: Vec<Decided<M>>,
-    /// How long the decisions took.
+    /// How long the decisions took, including the wait for the state's lock.
     pub(crate) decide_time: Duration,
 }
 
 /// The initial capacity of the queue of waiting commands, so that it seldom has to grow
 /// while callers wait.
 pub(crate) const COMMANDS_CAPACITY: usize = 256;
-/// For how many changes of each command a new batch has capacity.
+/// For how many changes of each command a new batch has capacity: more than most commands make.
 const UNDOS_PER_COMMAND: usize = 4;
-/// For how many bytes of the record of each command a new batch has capacity.
+/// For how many bytes of the record of each command a new batch has capacity. A buffer that needs more grows.
 const BYTES_PER_COMMAND: usize = 128;
 /// A batch whose buffer has grown beyond this is not recycled.
 pub(crate) const RECYCLED_BYTES_MAX: usize = 1 << 20;
@@ -112,7 +112,8 @@ pub(crate) struct Shared<M: Machine> {
     pub(crate) state: RwLock<State<M>>,
     /// The sequence of the last durable entry.
     pub(crate) durable: AtomicU64,
-    /// The sequence of the first entry that the journal holds.
+    /// The first entry that the journal held at the start, or after this process last trimmed it. Another replica may
+    /// have trimmed more since.
     pub(crate) first_held: AtomicU64,
     pub(crate) progress: watch::Sender<Progress>,
     pub(crate) queue: Mutex<Queue<M>>,
@@ -180,14 +181,14 @@ impl<M: Machine> Shared<M> {
             return Err(SubmitError::Overloaded);
         }
         queue.waiting.push_back(submission);
-        let waiting = queue.waiting.len();
-        if queue.writer_wakes_at != 0 && waiting >= queue.writer_wakes_at {
+        let waiting_count = queue.waiting.len();
+        if queue.writer_wakes_at != 0 && waiting_count >= queue.writer_wakes_at {
             queue.writer_wakes_at = 0;
             drop(queue);
             self.writer_wake.notify_one();
         } else if queue.is_appending
             && !queue.is_deciding_ahead
-            && waiting == self.options.ahead_commands_min
+            && waiting_count == self.options.ahead_commands_min
         {
             drop(queue);
             self.ahead_wake.notify_one();

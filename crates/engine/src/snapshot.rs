@@ -37,7 +37,8 @@ pub(crate) fn run<M: Machine>(
     requests: &mpsc::Receiver<SnapshotRequest>,
     stop: &Arc<AtomicBool>,
 ) {
-    let mut known_end_acceptances = 0;
+    // How many of the writer's acceptances of the journal's end this thread has repeated for its own handle.
+    let mut repeated_end_acceptances = 0;
     while let Ok(request) = requests.recv() {
         placewright_tasks::injection_point(placewright_tasks::Task::EngineSnapshot);
         let reply = match request {
@@ -50,8 +51,8 @@ pub(crate) fn run<M: Machine>(
             return;
         }
         let end_acceptances = shared.lost.end_acceptances.load(Ordering::Acquire);
-        if end_acceptances != known_end_acceptances && journal.accept_present_end().is_ok() {
-            known_end_acceptances = end_acceptances;
+        if end_acceptances != repeated_end_acceptances && journal.accept_present_end().is_ok() {
+            repeated_end_acceptances = end_acceptances;
         }
         let result = make_snapshot(shared, journal.as_mut(), stop);
         {

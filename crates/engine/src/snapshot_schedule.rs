@@ -24,11 +24,12 @@ pub(crate) struct SnapshotSchedule {
     pub(crate) snapshot_sequence: u64,
     /// The size of the newest snapshot in bytes.
     pub(crate) newest_snapshot_bytes: u64,
-    /// The size of the entries after the newest snapshot.
+    /// The size in bytes of the entries after the newest snapshot that this process replayed at its start or appended.
+    /// Entries that it applied while another replica led do not count.
     pub(crate) entry_bytes: u64,
     /// Whether a snapshot was requested that is not finished yet.
     pub(crate) is_requested: bool,
-    /// The earliest time for the next attempt after a failure.
+    /// The earliest time for the next attempt after a failure; `None` if the last attempt succeeded.
     pub(crate) retry_at: Option<Instant>,
 }
 

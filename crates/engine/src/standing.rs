@@ -58,7 +58,7 @@ impl<M: Machine> Engine<M> {
     /// Which acknowledged entries the store has lost, and each change of that; `None` while it has all of them. While
     /// entries are lost, commands and confirmed reads are refused.
     pub fn lost_entries(&self) -> watch::Receiver<Option<Loss>> {
-        self.shared().lost.known.subscribe()
+        self.shared().lost.loss.subscribe()
     }
 
     /// Whether the store has lost entries; see [`Engine::lost_entries`].

@@ -161,7 +161,7 @@ fn enqueue<M: Machine>(
         made_after_rollbacks,
     };
     if let Some(replica) = &shared.replica {
-        match pending::hand_over(shared, replica, submission)? {
+        match pending::accept_at_follower(shared, replica, submission)? {
             None => return Ok(receiver),
             Some(returned) => submission = returned,
         }

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 /// [`Throttled`] calls [`Throttle::pause`] whenever this many bytes were transferred.
 const BYTES_PER_PAUSE: usize = 1 << 20;
-/// The longest pause, however long the work before it took.
+/// The longest pause, however long the work before it took. So work that takes seconds without a pause exceeds its
+/// share.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// The interval between two checks for a stop during a pause.
 const STOP_CHECK_EVERY: Duration = Duration::from_millis(10);

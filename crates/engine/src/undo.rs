@@ -155,7 +155,7 @@ pub(crate) fn apply_entries<M: Machine>(
 ) -> Result<(), StoreError> {
     let mut answers = Vec::new();
     let mut leader = None;
-    let mut applied = 0;
+    let mut applied_count = 0;
     let mut error = None;
     for (sequence, record) in chunk.records() {
         let opened = envelope::open(record);
@@ -176,9 +176,9 @@ pub(crate) fn apply_entries<M: Machine>(
         }
         (changes.iter()).for_each(|change| state.machine.replay(change));
         state.applied = sequence;
-        applied += 1;
+        applied_count += 1;
     }
-    chunk.truncate(applied);
+    chunk.truncate(applied_count);
     if !chunk.is_empty() {
         shared.recent.write().push(chunk);
     }

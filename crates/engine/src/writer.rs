@@ -64,8 +64,8 @@ pub(crate) fn run<M: Machine>(shared: &Arc<Shared<M>>, mut journal: Box<dyn Jour
         pending::close(replica);
     }
     // A command may have been queued after the last look at the queue, and before the queue was closed.
-    let left = std::mem::take(&mut shared.queue.lock().waiting);
-    pending::refuse_at_shutdown(left);
+    let undecided = std::mem::take(&mut shared.queue.lock().waiting);
+    pending::refuse_at_shutdown(undecided);
     // A checkpoint only speeds up the next start; durability does not depend on it.
     let _ = journal.checkpoint();
 }
@@ -125,13 +125,16 @@ fn wait_for_group_commit<M: Machine>(
     last_append: &Appended,
 ) {
     let pause = (last_append.append_time / 2).min(shared.options.gather_max);
-    if pause.is_zero() || last_append.commands < GATHER_COMMANDS_MIN || !queue.decided.is_empty() {
+    if pause.is_zero()
+        || last_append.command_count < GATHER_COMMANDS_MIN
+        || !queue.decided.is_empty()
+    {
         return;
     }
     let until = last_append.answered_at + pause;
-    let expected = last_append.commands + last_append.waiting;
-    while queue.waiting.len() < expected && !queue.is_closed {
-        queue.writer_wakes_at = expected;
+    let expected_count = last_append.command_count + last_append.waiting_count;
+    while queue.waiting.len() < expected_count && !queue.is_closed {
+        queue.writer_wakes_at = expected_count;
         if shared.writer_wake.wait_until(queue, until).timed_out() {
             break;
         }
@@ -163,7 +166,7 @@ fn put_back<M: Machine>(queue: &mut Queue<M>, decider: &mut Decider<M>) {
 /// Takes decided batches from the queue for one append, up to the limits of an append.
 fn take_decided<M: Machine>(shared: &Shared<M>, queue: &mut Queue<M>) -> VecDeque<CommandBatch<M>> {
     let mut batches = VecDeque::new();
-    let (mut commands, mut bytes) = (0, 0);
+    let (mut command_count, mut bytes) = (0, 0);
     let bytes_max = shared.options.batch_bytes_max;
     while let Some(batch) = queue.decided.pop_front() {
         // The first batch is taken whatever its size is. A batch exceeds the limit by its last record at most.
@@ -171,14 +174,14 @@ fn take_decided<M: Machine>(shared: &Shared<M>, queue: &mut Queue<M>) -> VecDequ
             queue.decided.push_front(batch);
             break;
         }
-        commands += batch.decided.len();
+        command_count += batch.decided.len();
         bytes += batch.buffer.len();
         batches.push_back(batch);
-        if commands >= shared.options.batch_commands_max || bytes >= bytes_max {
+        if command_count >= shared.options.batch_commands_max || bytes >= bytes_max {
             break;
         }
     }
-    queue.decided_commands -= commands;
+    queue.decided_commands -= command_count;
     queue.decided_bytes -= bytes;
     queue.is_appending = true;
     if queue.waiting.len() >= shared.options.ahead_commands_min {

@@ -67,7 +67,8 @@ pub struct Part {
 }
 
 /// The bytes of a list, in parts. Each part ends with the item with which it reaches `bytes_max`, or with the last item
-/// of the list. `None` if this release does not support the version.
+/// of the list. `None` if this release does not support the version. The items are written one by one, so their type
+/// must not define [`Form::write_items`].
 #[must_use]
 pub fn encode_parts<T: Form>(version: u32, list: &[T], bytes_max: usize) -> Option<Vec<Part>> {
     let layout = layout(version)?;
@@ -110,25 +111,27 @@ pub fn decode<T: Form>(version: u32, bytes: &[u8]) -> Result<T, FormError> {
     Ok(message)
 }
 
-/// Reads a list and skips items whose variant this release does not know. Returns the items and the
-/// number of skipped ones.
+/// Reads a list and skips items in which this release does not know a variant. Returns the items and the number of
+/// skipped ones. The items are read one by one, so their type must not define [`Form::read_items`].
 ///
 /// # Errors
 ///
 /// The bytes are not a list of this type, or the version is not supported by this release.
 pub fn decode_known<T: Form>(version: u32, bytes: &[u8]) -> Result<(Vec<T>, usize), FormError> {
     let mut from = reader(version, bytes)?;
-    let (mut list, mut skipped) = (Vec::new(), 0);
+    let (mut list, mut skipped_count) = (Vec::new(), 0);
     for _ in 0..from.length()? {
         match T::read(&mut from) {
             Ok(item) => list.push(item),
             // Only in the growing layout an item has its length before it, so that the next item can be found.
-            Err(FormError::Unknown { .. }) if from.layout() == Layout::Growing => skipped += 1,
+            Err(FormError::Unknown { .. }) if from.layout() == Layout::Growing => {
+                skipped_count += 1;
+            }
             Err(error) => return Err(error),
         }
     }
     from.finish()?;
-    Ok((list, skipped))
+    Ok((list, skipped_count))
 }
 
 fn reader(version: u32, bytes: &[u8]) -> Result<Reader<'_>, FormError> {

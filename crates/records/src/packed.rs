@@ -214,8 +214,8 @@ fn has_same_template(spec: &Spec, other: &Spec) -> bool {
     } = spec;
     rules.is_same_list(&other.rules)
         && body.shares_prefix(&other.body)
-        && have_one_prefix(build_secrets, &other.build_secrets)
-        && have_one_prefix(secrets, &other.secrets)
+        && share_prefix_or_are_empty(build_secrets, &other.build_secrets)
+        && share_prefix_or_are_empty(secrets, &other.secrets)
         && *project == other.project
         && *user == other.user
         && *group == other.group
@@ -223,8 +223,8 @@ fn has_same_template(spec: &Spec, other: &Spec) -> bool {
         && *usage == other.usage
 }
 
-/// Whether two texts share their beginning, or are both empty.
-fn have_one_prefix(one: &SharedText, other: &SharedText) -> bool {
+/// Whether two texts share their common part, or are both empty.
+fn share_prefix_or_are_empty(one: &SharedText, other: &SharedText) -> bool {
     one.shares_prefix(other) || (one.is_empty() && other.is_empty())
 }
 

@@ -77,8 +77,8 @@ row!(Ranking {
 impl Form for RankedWeigher {
     fn write(&self, out: &mut Writer) {
         out.row(|out| {
-            let known = KNOWN_WEIGHERS.iter().position(|name| *name == self.name);
-            match known {
+            let position = KNOWN_WEIGHERS.iter().position(|name| *name == self.name);
+            match position {
                 Some(index) => out.number(index as u64 + 1),
                 None => {
                     out.number(0);

@@ -142,15 +142,16 @@ impl<'b> CommonParts<'b> {
         Reader::new(row.common(), Layout::Growing).row(|from| {
             let request = from.bytes()?;
             let min_count = Form::read(from)?;
-            let rest = from.raw(from.remaining())?;
-            let server = Form::read(&mut Reader::new(rest, Layout::Growing))?;
-            let mut rest = Reader::new(rest, Layout::Growing);
+            // The row of the server is read twice: for its fields, and for its bytes.
+            let from_server_on = from.raw(from.remaining())?;
+            let server = Form::read(&mut Reader::new(from_server_on, Layout::Growing))?;
+            let mut from_server_on = Reader::new(from_server_on, Layout::Growing);
             Ok(Self {
                 request,
                 min_count,
                 server,
-                row_of_server: rest.bytes()?,
-                later: rest.raw(rest.remaining())?,
+                row_of_server: from_server_on.bytes()?,
+                later: from_server_on.raw(from_server_on.remaining())?,
             })
         })
     }

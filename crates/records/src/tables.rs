@@ -16,7 +16,8 @@ const PACKED_POSITIONAL: u8 = 2;
 /// The version with packed elements in the growing layout, which this release writes.
 const GROWING: u8 = 3;
 
-/// The maximum size of a row in bytes. The APIs accept only specs that are smaller.
+/// The maximum size in bytes of a row that is read. Every row was in a record of the journal, which is far smaller with
+/// the default options of the store.
 const ROW_BYTES_MAX: u32 = 64 << 20;
 
 /// Writes all rows. Parts that several specs share are written once.
@@ -111,7 +112,7 @@ pub(crate) fn digest(save: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> u12
     let result = save(&mut out).and_then(|()| out.flush());
     debug_assert!(result.is_ok());
     drop(out);
-    let mut half = [0; 16];
-    half.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
-    u128::from_le_bytes(half)
+    let mut first_bytes = [0; 16];
+    first_bytes.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    u128::from_le_bytes(first_bytes)
 }

@@ -19,7 +19,7 @@ use crate::channel::PeerChannel;
 
 /// The first pause before a replica is asked again. It doubles each time, up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(50);
-/// The longest pause: a new leader is found within this time after it has begun to lead.
+/// The longest pause: while a client looks for the leader, it asks a new one within this time after the takeover.
 const PAUSE_MAX: Duration = Duration::from_millis(800);
 
 /// One of the replicas.
@@ -37,8 +37,8 @@ impl Replica for PeerChannel {
 #[derive(Debug)]
 pub(crate) struct Addresses<R> {
     replicas: Arc<[Arc<R>]>,
-    /// The index of the replica that is called first.
-    current: Arc<AtomicUsize>,
+    /// The index of the replica that is called first. No other data depends on it, so its accesses need no order.
+    current_index: Arc<AtomicUsize>,
     /// How long the search for the replica that leads may take, together with the call for which it is made.
     find_timeout: Duration,
 }
@@ -47,7 +47,7 @@ impl<R> Clone for Addresses<R> {
     fn clone(&self) -> Self {
         Self {
             replicas: Arc::clone(&self.replicas),
-            current: Arc::clone(&self.current),
+            current_index: Arc::clone(&self.current_index),
             find_timeout: self.find_timeout,
         }
     }
@@ -58,7 +58,7 @@ impl<R: Replica> Addresses<R> {
         let find_timeout = channels.first().map(|channel| channel.options.call_timeout);
         Self {
             replicas: channels.into_iter().map(replica).map(Arc::new).collect(),
-            current: Arc::default(),
+            current_index: Arc::default(),
             find_timeout: find_timeout.unwrap_or_default(),
         }
     }
@@ -72,7 +72,7 @@ impl<R: Replica> Addresses<R> {
     }
 
     fn current(&self) -> Arc<R> {
-        Arc::clone(&self.replicas[self.current.load(Ordering::Relaxed)])
+        Arc::clone(&self.replicas[self.current_index.load(Ordering::Relaxed)])
     }
 
     /// Makes a call that any replica answers. If a replica cannot be reached, the call is made to the next one; the
@@ -84,13 +84,13 @@ impl<R: Replica> Addresses<R> {
         let count = self.replicas.len();
         let mut tried = 1;
         loop {
-            let index = self.current.load(Ordering::Relaxed);
+            let index = self.current_index.load(Ordering::Relaxed);
             let error = match call(Arc::clone(&self.replicas[index])).await {
                 Err(error) if may_be_elsewhere(&error) => error,
                 result => return result,
             };
             // Another call may have moved on to the next replica already.
-            let _ = self.current.compare_exchange(
+            let _ = self.current_index.compare_exchange(
                 index,
                 (index + 1) % count,
                 Ordering::Relaxed,
@@ -222,7 +222,7 @@ impl<R: Replica> Addresses<R> {
 
     /// Calls this replica from now on, and closes the connections to the other replicas.
     fn keep_to(&self, index: usize) {
-        self.current.store(index, Ordering::Relaxed);
+        self.current_index.store(index, Ordering::Relaxed);
         for (other, replica) in self.replicas.iter().enumerate() {
             if other != index {
                 replica.peer().disconnect();
@@ -232,8 +232,8 @@ impl<R: Replica> Addresses<R> {
 
     /// Lets the next call begin at the replica after the present one.
     fn leave_current(&self) {
-        let next = (self.current.load(Ordering::Relaxed) + 1) % self.replicas.len();
-        self.current.store(next, Ordering::Relaxed);
+        let next = (self.current_index.load(Ordering::Relaxed) + 1) % self.replicas.len();
+        self.current_index.store(next, Ordering::Relaxed);
     }
 
     fn timed_out(&self) -> LinkError {

@@ -17,10 +17,10 @@ use crate::token::{Token, attach_token};
 pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 20;
 /// The size in bytes at which a batch is ended.
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
-/// HTTP/2 flow-control window of one stream in bytes. With smaller windows a fast sender would wait for
+/// The HTTP/2 flow-control window of one stream, in bytes. With smaller windows a fast sender would wait for
 /// acknowledgements most of the time.
 pub(crate) const STREAM_WINDOW: u32 = 8 << 20;
-/// HTTP/2 flow-control window of a connection in bytes.
+/// The HTTP/2 flow-control window of a connection, in bytes: as much as four streams may use at a time.
 pub(crate) const CONNECTION_WINDOW: u32 = 32 << 20;
 /// How often a peer is pinged.
 pub(crate) const PING_EVERY: Duration = Duration::from_secs(5);
@@ -29,6 +29,7 @@ pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often a server with several addresses is pinged. The interval is shorter, so that the client soon notices that a
 /// server has stopped without closing the connection, and looks for another one that leads.
 const REPLICA_PING_EVERY: Duration = Duration::from_secs(2);
+/// The time-out for the answer to such a ping.
 const REPLICA_PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a connection is idle before the operating system probes whether its peer is still there.
 const TCP_KEEPALIVE_AFTER: Duration = Duration::from_secs(15);
@@ -41,7 +42,7 @@ pub struct ClientOptions {
     pub address: String,
     /// The shared secret, if the server requires one.
     pub token: Option<Token>,
-    /// The client's certificate, and the role that the server must have. Without them there is no TLS.
+    /// The client's certificate, and the role that the server must have; `None` for connections without TLS.
     pub identity: Option<ClientIdentity>,
     /// How long connecting may take. Default 3 s.
     pub connect_timeout: Duration,

@@ -11,12 +11,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-/// Time-outs of a new connection.
+/// The time-outs of a new connection. Both begin when the connection is accepted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewConnectionTimeouts {
-    /// For its first byte.
+    /// The time-out for its first byte.
     pub(crate) first_byte: Duration,
-    /// For its first call that passes authentication.
+    /// The time-out for its first call that passes authentication.
     pub(crate) first_call: Duration,
 }
 
@@ -30,6 +30,7 @@ pub(crate) struct LimitedConnection {
     /// The start of the time-outs: when the connection was accepted, or when this process last continued after it was
     /// suspended.
     waiting_since: Instant,
+    /// Whether anything was received, so that the time-out for the first call is in force.
     has_received: bool,
     timer: PeerTimer,
 }

@@ -19,11 +19,12 @@ pub(crate) use placewright_types::limits::{LIST_MAX, NAME_BYTES_MAX, PARTS_MAX, 
 use placewright_types::limits::{NUMBER_END, SESSION_AHEAD_MAX, session_max};
 use tonic::Status;
 
-/// Bytes of a name that users choose: 255 characters of at most four bytes each.
+/// The most bytes of a name that users choose: 255 characters of at most four bytes each.
 pub(crate) const TITLE_BYTES_MAX: usize = 1020;
-/// Bytes of the body of a spec, or of the details of a fault.
+/// The most bytes of the body of a spec, or of the details of a fault.
 pub(crate) const BODY_BYTES_MAX: usize = 8 << 20;
-/// Updates of hosts in one call between replicas, which are applied under one lock.
+/// The most updates of hosts in one call between replicas. There is a limit of its own because they are applied under
+/// one lock.
 pub(crate) const HOST_UPDATES_MAX: usize = 1_000;
 /// The largest amount of a resource class that one provider can have.
 pub(crate) const AMOUNT_MAX: i64 = i32::MAX as i64;

@@ -18,7 +18,8 @@ pub(crate) struct Peer {
     pub(crate) facts: CertificateFacts,
     pub(crate) certificate: CertificateDer<'static>,
     pub(crate) remote: SocketAddr,
-    /// The number of the server's credentials with which the certificate was verified last.
+    /// The number of the server's credentials with which the certificate was verified last. No other data depends on
+    /// it: a thread that reads an older number only verifies once more.
     verified_with: AtomicU64,
 }
 

@@ -251,12 +251,12 @@ impl Replica for ReplicaService {
         FieldPath::message("updates").check_count(updates.len(), HOST_UPDATES_MAX)?;
         let updates: Vec<Option<PostedUpdate>> =
             updates.into_iter().map(convert::posted_update).collect();
-        let is_readable: Vec<bool> = updates.iter().map(Option::is_some).collect();
+        let are_readable: Vec<bool> = updates.iter().map(Option::is_some).collect();
         let updates = updates.into_iter().flatten().collect();
         let taken = self.replica.take_host_updates(updates).await;
         let mut receipts = taken.map_err(|error| status(&error))?.into_iter();
         // The replica gives receipts only for the readable updates. Each of the others gets none, in its own place.
-        let receipts = is_readable.into_iter().map(|is_readable| {
+        let receipts = are_readable.into_iter().map(|is_readable| {
             let receipt = is_readable.then(|| receipts.next()).flatten().flatten();
             convert::receipt_to_proto(receipt).into()
         });

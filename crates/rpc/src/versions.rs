@@ -20,7 +20,8 @@ const FIRST_VERSION: u32 = 2;
 /// version 2 send this text too.
 const NOT_SUPPORTED: &str = "of the protocol is not known here";
 
-/// The version that a client uses with its server; 0 until they have agreed.
+/// The version that a client uses with its server; 0 until they have agreed. No other data depends on the number, so
+/// its accesses need no order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AgreedVersion(Arc<AtomicU32>);
 

@@ -11,7 +11,7 @@ use crate::placer::claim;
 
 /// How many times a command is submitted while the store fails.
 const SUBMISSIONS_MAX: u32 = 16;
-/// The wait after the first submission; it doubles each time.
+/// The wait after the first submission; it doubles each time, so that all waits together take up to 55 minutes.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 
 impl Shared {

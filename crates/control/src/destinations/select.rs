@@ -92,7 +92,7 @@ impl SelectionRequest {
                     self.discard_found(&mut placing);
                     return Err(refused);
                 }
-                // `find_hosts` does not return `Unfinished`.
+                // `find_hosts` of this type goes on while the placer's returns `Unfinished`.
                 SearchResults::NothingToClaim | SearchResults::Unfinished => return Ok(placing),
             }
             let claimed_count = match self.claim(&mut placing).await {

@@ -125,8 +125,8 @@ impl Shared {
             // One of the instances was deleted meanwhile; hosts are searched again for the other instances.
             Ok(Err(_)) if ongoing.migration.is_none() => {
                 self.correct(&ongoing.placing.reopen_claiming());
-                let (newly_claimed, lost) = (0, 0);
-                ongoing.span.rank_again(newly_claimed, lost);
+                let (newly_claimed_count, lost_count) = (0, 0);
+                ongoing.span.rank_again(newly_claimed_count, lost_count);
                 self.requeue(ongoing);
                 return None;
             }
@@ -139,24 +139,25 @@ impl Shared {
         };
         self.correct(&corrections);
         let claimed: Vec<Uuid> = ongoing.placing.claimed().collect();
-        let newly_claimed = claimed.len().saturating_sub(claimed_before);
-        let fallen = ongoing
+        let newly_claimed_count = claimed.len().saturating_sub(claimed_before);
+        let fallen_count = ongoing
             .placing
             .fallen_slots()
             .len()
             .saturating_sub(fallen_before);
-        let lost = claiming_count.saturating_sub(newly_claimed);
-        self.metrics().count_claim(newly_claimed, fallen, lost);
+        let lost_count = claiming_count.saturating_sub(newly_claimed_count);
+        self.metrics()
+            .count_claim(newly_claimed_count, fallen_count, lost_count);
         if !claimed.is_empty() {
             self.mark_not_busy(&ongoing.ids_of(claimed));
         }
         match ongoing.placing.end_round() {
             RoundEnd::Done => {
-                ongoing.span.end_claim(newly_claimed, lost);
+                ongoing.span.end_claim(newly_claimed_count, lost_count);
                 None
             }
             RoundEnd::SearchAgain => {
-                ongoing.span.rank_again(newly_claimed, lost);
+                ongoing.span.rank_again(newly_claimed_count, lost_count);
                 self.requeue(ongoing);
                 None
             }

@@ -45,16 +45,16 @@ impl Contention {
         self.scaled_hosts / SCALE
     }
 
-    /// Records a claim that found `fallen` hosts full before it got one.
-    pub fn record(&mut self, fallen: usize) {
-        let wanted = HOSTS_PER_FALLEN.saturating_mul(fallen).min(HOSTS_MAX);
+    /// Records a claim that found `fallen_count` hosts full before it got one.
+    pub fn record(&mut self, fallen_count: usize) {
+        let wanted = HOSTS_PER_FALLEN.saturating_mul(fallen_count).min(HOSTS_MAX);
         let scaled_min = wanted.max(HOSTS_MIN) * SCALE;
-        if fallen > 0 {
+        if fallen_count > 0 {
             self.streak = 0;
         }
         let decrease = 1 + self.streak / STREAK;
         self.scaled_hosts = self.scaled_hosts.saturating_sub(decrease).max(scaled_min);
-        self.streak += usize::from(fallen == 0);
+        self.streak += usize::from(fallen_count == 0);
     }
 
     /// Records a claim for which no host was left, so that a second decision was needed.

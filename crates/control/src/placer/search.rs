@@ -106,12 +106,12 @@ impl CandidatesFound {
     /// the candidate among those of that host.
     #[must_use]
     pub fn position(&self, candidate: usize) -> Option<(usize, usize)> {
-        let mut rest = candidate;
+        let mut index_from_host = candidate;
         for (index, host) in self.hosts.iter().enumerate() {
-            if rest < host.candidates.len() {
-                return Some((index, rest));
+            if index_from_host < host.candidates.len() {
+                return Some((index, index_from_host));
             }
-            rest -= host.candidates.len();
+            index_from_host -= host.candidates.len();
         }
         None
     }
@@ -222,7 +222,7 @@ impl Search<'_> {
         let mut named = named.map(|named| named.into_iter().peekable());
         let mut hosts: Vec<FeasibleHost> =
             Vec::with_capacity((self.host_count + self.alternate_count).min(ranked.len()));
-        let (mut alternates_found, mut is_cut) = (0, false);
+        let (mut alternate_count, mut is_cut) = (0, false);
         for ranked_host in ranked {
             let is_named = match &mut named {
                 Some(named) => named
@@ -234,7 +234,7 @@ impl Search<'_> {
             let host = scheduler.hosts().get(ranked_host.slot);
             let is_in_first_cell = host.map(|host| host.names.cell) == first_cell;
             if !is_named {
-                if alternates_found >= self.alternate_count {
+                if alternate_count >= self.alternate_count {
                     is_cut = true;
                     if named.is_none() {
                         break;
@@ -246,7 +246,7 @@ impl Search<'_> {
                 }
             }
             let feasible = self.feasible_host(scheduler, state, *ranked_host)?;
-            alternates_found += usize::from(is_in_first_cell && feasible.is_some());
+            alternate_count += usize::from(is_in_first_cell && feasible.is_some());
             hosts.extend(feasible);
         }
         Ok((hosts, is_cut))
@@ -265,13 +265,13 @@ impl Search<'_> {
         let Some(cell) = hosts.first().map(FeasibleHost::cell) else {
             return Ok(false);
         };
-        let in_cell = hosts.iter().filter(|host| host.cell() == cell).count();
+        let count_in_cell = hosts.iter().filter(|host| host.cell() == cell).count();
         let wanted = self.alternate_count.saturating_add(1);
-        if in_cell >= wanted || self.alternate_count == 0 {
+        if count_in_cell >= wanted || self.alternate_count == 0 {
             return Ok(false);
         }
         scope.cell = Some(cell);
-        scope.count = wanted - in_cell;
+        scope.count = wanted - count_in_cell;
         scope
             .excluded_slots
             .extend(ranked.iter().map(|host| host.slot));

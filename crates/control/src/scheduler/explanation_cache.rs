@@ -40,8 +40,8 @@ pub struct QueryExplanation {
     pub(super) serving: Vec<u64>,
 }
 
-/// What is read of the state for a [`QueryExplanation`]. The rest is done without the state's lock, because commands may
-/// wait for it.
+/// What is read of the state for a [`QueryExplanation`]. The explanation is made from it without the state's lock,
+/// because commands may wait for that lock.
 struct ReadExplanation {
     impossible: Vec<String>,
     json: String,
@@ -244,9 +244,9 @@ impl ExplanationCache {
         let basis = StateVersion::of(state);
         // A reused explanation counts as a new computation, because it is valid for all refusals until now.
         let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
-        let known = self.cached(|cached| cached.basis == basis && cached.query == *query);
-        let source = match known {
-            Some(known) => ExplanationSource::Cached(known),
+        let reusable = self.cached(|cached| cached.basis == basis && cached.query == *query);
+        let source = match reusable {
+            Some(explanation) => ExplanationSource::Cached(explanation),
             None => ExplanationSource::State(ReadExplanation::read(state, query)),
         };
         NumberedExplanation {

@@ -150,8 +150,8 @@ impl Placing {
         Ok(())
     }
 
-    /// Rehearses the claims for the hosts that earlier time slices found. For an instance whose host has
-    /// no room any more, another one is searched. A single instance needs no rehearsal.
+    /// Rehearses the claims for the hosts that earlier time slices found. An instance whose host has no room any more
+    /// is opened again, so that another host is searched. `None` for a single instance, which needs no rehearsal.
     fn rehearse<'a>(&mut self, context: &mut SearchContext<'a>) -> Option<Rehearsal<'a>> {
         if self.instances.len() < 2 {
             return None;
@@ -228,8 +228,8 @@ impl Placing {
             }
             let Some(rehearsal) = rehearsal.as_mut() else {
                 let best_candidate = 0;
-                let excluded = excluded_slots.len();
-                return Ok(self.select(context, index, found, best_candidate, excluded));
+                let excluded_count = excluded_slots.len();
+                return Ok(self.select(context, index, found, best_candidate, excluded_count));
             };
             let all_candidates = 0..usize::MAX;
             let intent = self.rehearsal_intent(context.state, instance, &found, all_candidates);
@@ -244,8 +244,8 @@ impl Placing {
                 self.full_slots.extend(refused_slots);
             }
             if let Some(chosen) = chosen {
-                let excluded = excluded_slots.len();
-                return Ok(self.select(context, index, found, chosen, excluded));
+                let excluded_count = excluded_slots.len();
+                return Ok(self.select(context, index, found, chosen, excluded_count));
             }
             host_count = host_count
                 .saturating_mul(HOSTS_FACTOR)
@@ -253,7 +253,7 @@ impl Placing {
         }
     }
 
-    /// One search; the avoided cells are considered if there are no hosts elsewhere.
+    /// Searches once. If no host of another cell is feasible, searches again with the avoided cells.
     fn search(
         &self,
         context: &mut SearchContext<'_>,
@@ -306,7 +306,7 @@ impl Placing {
     }
 
     /// Selects the candidate `chosen` for the instance at `index`, and counts the instance on the candidate's host.
-    /// `chosen` counts through the candidates of all hosts in `found`; `excluded` is the number of hosts that the
+    /// `chosen` counts through the candidates of all hosts in `found`; `excluded_count` is the number of hosts that the
     /// search left out. `None` if there is no such candidate.
     fn select(
         &mut self,
@@ -314,11 +314,11 @@ impl Placing {
         index: usize,
         found: CandidatesFound,
         chosen: usize,
-        excluded: usize,
+        excluded_count: usize,
     ) -> Option<Selected> {
         let instance = self.instances[index].instance;
         let (host_index, candidate_index) = found.position(chosen)?;
-        let ranking = self.kept_ranking(context, index, &found, (host_index, excluded));
+        let ranking = self.kept_ranking(context, index, &found, (host_index, excluded_count));
         let feasible = &found.hosts[host_index];
         let candidate = &feasible.candidates[candidate_index];
         let report = self.demand.report(instance);

@@ -13,14 +13,14 @@ use super::{Placing, SearchContext, Selected};
 impl Placing {
     /// The record of the ranking that found hosts for the instance at `index`; empty if no record is to be kept.
     /// `first` is the index in `found` of the first host that the claim names. Other instances of the request fill the
-    /// hosts before it. So the record counts these hosts as excluded, and not as ranked. `excluded` is the number of
-    /// all excluded hosts, these included.
+    /// hosts before it. So the record counts these hosts as excluded, and not as ranked. `excluded_count` is the number
+    /// of all excluded hosts, these included.
     pub(super) fn kept_ranking(
         &self,
         context: &SearchContext<'_>,
         index: usize,
         found: &CandidatesFound,
-        (first, excluded): (usize, usize),
+        (first, excluded_count): (usize, usize),
     ) -> RankingRecord {
         let (Some(sequence), Some(basis)) = (context.ranking_record_sequence, &found.basis) else {
             return RankingRecord::default();
@@ -58,7 +58,7 @@ impl Placing {
                 .map(|feasible| saturated(feasible.saturating_sub(first))),
             ranked: saturated(found.ranked.saturating_sub(first)),
             named: saturated(found.hosts.len() - first),
-            excluded: saturated(excluded),
+            excluded: saturated(excluded_count),
             avoided_cells: first_of(avoided_cells, AVOIDED_CELLS_MAX),
             is_from_fallback: basis.is_from_fallback,
             weighers: weighers.collect(),
