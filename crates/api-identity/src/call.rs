@@ -106,10 +106,11 @@ impl Call<'_> {
 
     /// Submits a command.
     pub(crate) async fn execute(&self, command: AccountCommand) -> ApiResult<()> {
-        let refused = self.submit(Command::Accounts(command)).await?;
-        refused.map_err(|refusal| error::from_refusal(&refusal))
+        let decided = self.submit(Command::Accounts(command)).await?;
+        decided.map_err(|refusal| error::from_refusal(&refusal))
     }
 
+    /// Submits a command. The outer error is a response for the client, the inner one the refusal of the state machine.
     async fn submit(&self, command: Command) -> ApiResult<Result<(), super_conductor::Refusal>> {
         let answer = self.api_state.accounts.control().submit(command).await;
         match answer {

@@ -52,6 +52,7 @@ impl PriorityClass {
         }
     }
 
+    /// In the order of the discriminants, by which [`QueueState::class_queues`] is indexed.
     const ALL: [Self; PRIORITY_CLASS_COUNT] = [
         Self::Known,
         Self::Trusted,

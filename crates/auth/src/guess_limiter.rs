@@ -17,7 +17,7 @@ use crate::source::Source;
 pub(crate) struct GuessLimiter {
     key_hasher: KeyHasher,
     /// By pair: the time at which all of its guesses are available again (a leaky bucket).
-    charged: Arc<Mutex<SecondChanceCache<Instant>>>,
+    recovery_times: Arc<Mutex<SecondChanceCache<Instant>>>,
     /// The time after which one guess is available again.
     interval: Duration,
     /// How many wrong guesses a pair may make in a burst.
@@ -26,9 +26,9 @@ pub(crate) struct GuessLimiter {
     per_minute: u32,
 }
 
-/// A guess that is charged.
+/// A guess that is charged. Unless it is refunded, it stays charged, also when the request is cancelled.
 pub(crate) struct ChargedGuess {
-    charged: Arc<Mutex<SecondChanceCache<Instant>>>,
+    recovery_times: Arc<Mutex<SecondChanceCache<Instant>>>,
     key: Key,
     interval: Duration,
 }
@@ -38,7 +38,7 @@ impl GuessLimiter {
     pub(crate) fn new(burst: u32, per_minute: u32, pairs_max: usize) -> Result<Self, SetupError> {
         Ok(Self {
             key_hasher: KeyHasher::new()?,
-            charged: Arc::new(Mutex::new(SecondChanceCache::new(pairs_max))),
+            recovery_times: Arc::new(Mutex::new(SecondChanceCache::new(pairs_max))),
             interval: Duration::from_secs(60) / per_minute.max(1),
             burst: burst.max(1),
             per_minute: per_minute.max(1),
@@ -53,8 +53,8 @@ impl GuessLimiter {
     pub(crate) fn charge(&self, source: Source, name: &str) -> Result<ChargedGuess, AuthError> {
         let key = self.key_hasher.key(&[&source.bytes(), name.as_bytes()]);
         let now = Instant::now();
-        let mut charged = self.charged.lock();
-        let recovered_at = charged.get(&key, now).unwrap_or(now).max(now);
+        let mut recovery_times = self.recovery_times.lock();
+        let recovered_at = recovery_times.get(&key, now).unwrap_or(now).max(now);
         let recovered_at = recovered_at + self.interval;
         let debt = recovered_at.saturating_duration_since(now);
         let allowed = self.interval * self.burst;
@@ -68,9 +68,9 @@ impl GuessLimiter {
                 retry_after: wait,
             });
         }
-        charged.insert(key, recovered_at, recovered_at);
+        recovery_times.insert(key, recovered_at, recovered_at);
         Ok(ChargedGuess {
-            charged: Arc::clone(&self.charged),
+            recovery_times: Arc::clone(&self.recovery_times),
             key,
             interval: self.interval,
         })
@@ -81,10 +81,10 @@ impl ChargedGuess {
     /// Takes the charge back: the password was right, or was not checked.
     pub(crate) fn refund(self) {
         let now = Instant::now();
-        let mut charged = self.charged.lock();
-        if let Some(recovered_at) = charged.get(&self.key, now) {
+        let mut recovery_times = self.recovery_times.lock();
+        if let Some(recovered_at) = recovery_times.get(&self.key, now) {
             let recovered_at = recovered_at.checked_sub(self.interval).unwrap_or(now);
-            charged.insert(self.key, recovered_at, recovered_at);
+            recovery_times.insert(self.key, recovered_at, recovered_at);
         }
     }
 }

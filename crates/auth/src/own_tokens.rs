@@ -17,8 +17,9 @@ const TOKEN_BYTES_MAX: usize = 4096;
 /// The role that a service token must have.
 const SERVICE_ROLE: &str = "service";
 
-/// For `allow_expired`: whether a token that has expired lately is accepted.
+/// For `allow_expired`: a token that has expired is rejected.
 const REJECT_EXPIRED: bool = false;
+/// For `allow_expired`: a token that has expired lately is accepted.
 const ALLOW_EXPIRED: bool = true;
 
 /// The outcome of checking a token.

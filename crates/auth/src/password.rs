@@ -86,7 +86,7 @@ pub struct Passwords {
     cache_time: Duration,
     single_flight: SingleFlight<Result<bool, AuthError>>,
     limiter: CheckLimiter,
-    guesses: GuessLimiter,
+    guess_limiter: GuessLimiter,
 }
 
 impl std::fmt::Debug for Passwords {
@@ -121,7 +121,7 @@ impl Passwords {
             cache_time: Duration::from_secs(config.cache_seconds),
             single_flight: SingleFlight::new(),
             limiter,
-            guesses: GuessLimiter::new(
+            guess_limiter: GuessLimiter::new(
                 config.name_failures_burst,
                 config.name_failures_per_minute,
                 common.sources_max,
@@ -167,11 +167,12 @@ impl Passwords {
             attempt.password.expose().as_bytes(),
             hash.as_bytes(),
         ]);
-        let known = self.verified.lock().find(&proof, Instant::now());
-        if known.as_ref().is_some_and(|found| found.is_fresh) {
+        let cached = self.verified.lock().find(&proof, Instant::now());
+        if cached.as_ref().is_some_and(|found| found.is_fresh) {
             return Ok(true);
         }
-        let was_verified = known.is_some();
+        // An entry that has expired still shows that this password was right before.
+        let was_verified = cached.is_some();
         // Only requests of the same source share a check, because a refusal for the limits of one
         // source must not apply to another source.
         let key = self.key_hasher.key(&[&proof, &source.bytes()]);
@@ -191,7 +192,7 @@ impl Passwords {
     ) -> Result<bool, AuthError> {
         let guess = match was_verified {
             true => None,
-            false => Some(self.guesses.charge(source, attempt.name)?),
+            false => Some(self.guess_limiter.charge(source, attempt.name)?),
         };
         let admitted = self.limiter.admit(PendingCheck {
             source,

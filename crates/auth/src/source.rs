@@ -30,7 +30,8 @@ impl Source {
 }
 
 /// The address that a request comes from: that of the peer, or if the peer is a trusted proxy, the
-/// nearest address in `X-Forwarded-For` that is not a trusted proxy. `None` if there is no peer, or if a trusted
+/// nearest address in `X-Forwarded-For` that is not a trusted proxy. If there is no such address, or one before it
+/// cannot be parsed, it is that of the farthest proxy that was reached. `None` if there is no peer, or if a trusted
 /// proxy sends no such header.
 pub(crate) fn address(
     peer: Option<IpAddr>,

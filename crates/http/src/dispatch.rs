@@ -396,16 +396,11 @@ where
         }
         caller => {
             let read = gateway.read_body(body, caller, limit).await;
-            read.map_err(|error| body_error(api, request, error))
+            read.map_err(|error| match error.status() {
+                413 => api.body_too_large(request, error),
+                _ => error,
+            })
         }
-    }
-}
-
-/// The error of a request whose body could not be read.
-fn body_error<A: Api>(api: &A, request: &A::Request, error: ApiError) -> ApiError {
-    match error.status() {
-        413 => api.body_too_large(request, error),
-        _ => error,
     }
 }
 

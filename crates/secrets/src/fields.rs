@@ -66,9 +66,10 @@ impl SecretFields {
         }
     }
 
-    /// The bytes to seal: for each field its name, the length of its value, and the value.
+    /// The bytes to seal: for each field its name, the length of its value in bytes, and the value, with a space after
+    /// the name and after the length.
     pub(crate) fn encode(&self) -> Zeroizing<Vec<u8>> {
-        // At least the digits of a length and two spaces, so that no reallocation leaves a copy in memory.
+        // Enough for two spaces and the digits of any length, so that no reallocation leaves a copy in memory.
         const LENGTH_BYTES_MAX: usize = 16;
         let lengths = self
             .iter()

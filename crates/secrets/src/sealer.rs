@@ -80,14 +80,16 @@ struct Shared {
     source: Option<KeySource>,
     user_data_retention: UserDataRetention,
     last_read: Mutex<LastRead>,
-    /// In the order of the fields of [`SecretCounts`].
+    /// In the order of the fields of [`SecretCounts`]. They are metrics alone, so `Relaxed` is enough.
     secret_counts: [AtomicU64; 3],
 }
 
-/// When keys were read last, and the fingerprint that the key file had then; `None` if the keys do not come from a
-/// file, or the file was not there.
+/// The last time that keys were read from the source.
 struct LastRead {
+    /// When they were read, or could not be read.
     at: Instant,
+    /// The fingerprint of the key file whose keys are in use; `None` if the keys do not come from a file, or the file
+    /// was not there.
     fingerprint: Option<Fingerprint>,
 }
 

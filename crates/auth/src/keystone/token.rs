@@ -61,7 +61,7 @@ impl Token {
         !self.is_restricted && (allow_expired || now < self.expires_at)
     }
 
-    /// The time until the token expires.
+    /// The time until the token expires; zero if it has expired.
     pub(crate) fn remaining(&self, now: Timestamp) -> Duration {
         Duration::try_from(self.expires_at.duration_since(now)).unwrap_or(Duration::ZERO)
     }

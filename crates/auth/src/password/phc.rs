@@ -40,7 +40,7 @@ pub(super) fn hash(password: &[u8]) -> Option<String> {
 /// not tell whether the user exists.
 pub(super) fn verify(password: &[u8], hash: Option<&str>) -> bool {
     let parsed = hash.and_then(parse);
-    let is_known = parsed.is_some();
+    let has_hash = parsed.is_some();
     let parsed = match parsed {
         Some(parsed) => parsed,
         None => match Params::new(MEMORY_KIB, PASSES, LANES, Some(HASH_BYTES)) {
@@ -58,7 +58,7 @@ pub(super) fn verify(password: &[u8], hash: Option<&str>) -> bool {
     };
     // The type of `blake3` for hashes compares them in the same time, wherever they differ.
     let is_equal = blake3::hash(&computed) == blake3::hash(&parsed.hash);
-    is_known & is_equal
+    has_hash & is_equal
 }
 
 fn compute(params: Params, password: &[u8], salt: &[u8], length: usize) -> Option<Vec<u8>> {

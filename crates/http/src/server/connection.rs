@@ -21,6 +21,7 @@ use tokio::net::TcpStream;
 use super::stream::Stream;
 use super::{Client, ConnectionContext, ENDING, HANDING_OVER, HttpService, SERVING, ServerState};
 use crate::body::Body;
+use crate::options::HttpOptions;
 use crate::peer_watch::PeerWatch;
 use crate::timed_stream::{TimedStream, Timeouts};
 use crate::tls::{FirstByteWait, Opened, TlsSession};
@@ -74,18 +75,11 @@ impl ConnectionContext {
         remote: SocketAddr,
         counted: CountedConnection,
     ) {
-        let options = self.service.options();
-        let timeouts = Timeouts {
-            first_byte: options.first_byte_timeout,
-            keep_alive: options.keep_alive_timeout,
-            head: options.head_timeout,
-            write: options.write_timeout,
-        };
         let connection_state = Arc::clone(counted.permit.connection_state());
         let peer_watch = Arc::new(PeerWatch::default());
         let io = TokioIo::new(TimedStream::new(
             stream,
-            timeouts,
+            timeouts(self.service.options()),
             Arc::clone(&connection_state),
             Arc::clone(&peer_watch),
         ));
@@ -210,6 +204,16 @@ async fn answer_request(
     };
     connection_state.set_responded();
     Ok(response)
+}
+
+/// The time limits of a connection.
+fn timeouts(options: &HttpOptions) -> Timeouts {
+    Timeouts {
+        first_byte: options.first_byte_timeout,
+        keep_alive: options.keep_alive_timeout,
+        head: options.head_timeout,
+        write: options.write_timeout,
+    }
 }
 
 /// Serves a connection to its end, or until the successor is to take it over.
