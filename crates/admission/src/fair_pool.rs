@@ -339,6 +339,12 @@ impl<W> FairPool<W> {
         Some(request.waiter)
     }
 
+    /// How many requests wait in the longest queue of a project.
+    pub(crate) fn longest_queue(&self) -> usize {
+        let lengths = self.flows.values().map(|flow| flow.waiting);
+        lengths.max().unwrap_or(0)
+    }
+
     /// Removes the newest request of the project with the longest queue, if that queue is longer than `longer_than`.
     /// Returns the project and the waiter of the request.
     pub(crate) fn remove_from_longest(&mut self, longer_than: usize) -> Option<(u64, W)> {

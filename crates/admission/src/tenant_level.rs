@@ -107,9 +107,9 @@ pub struct TenantLevel<W> {
     /// The time at which an eighth of the processors, working on nothing else, would have done the accepted work behind
     /// the API.
     work_end: Duration,
-    /// The longest time for which the seat of a multi-create request is held. It is shorter than a request may wait, so
-    /// that the next multi-create request gets the seat before its wait times out.
-    multi_create_hold_max: Duration,
+    /// The longest time for which a costly or multi-create request keeps its seat from others by a hold. It is shorter
+    /// than a request may wait, so that the next request gets the seat before its wait times out.
+    hold_max: Duration,
     processors: u32,
     next_id: u64,
 }
@@ -138,7 +138,7 @@ impl<W> TenantLevel<W> {
             open: BTreeMap::new(),
             recent: RecentProjects::default(),
             work_end: Duration::ZERO,
-            multi_create_hold_max: options.queue_time * 9 / 10,
+            hold_max: options.queue_time * 9 / 10,
             processors: u32::try_from(seats.processors).unwrap_or(u32::MAX).max(1),
             next_id: 0,
         }
@@ -214,13 +214,17 @@ impl<W> TenantLevel<W> {
         if waiting >= self.queue_total_max {
             // The arriving request is counted in the queue of its project.
             let own_queue = self.pool(pool).fair.waiting_of(project) + 1;
-            let Some((other_project, _)) = self.pool(pool).fair.remove_from_longest(own_queue)
-            else {
+            let longest = PoolKind::ALL
+                .into_iter()
+                .max_by_key(|kind| self.pool(*kind).fair.longest_queue());
+            let other_pool = longest.unwrap_or(pool);
+            let removed = self.pool(other_pool).fair.remove_from_longest(own_queue);
+            let Some((other_project, _)) = removed else {
                 self.refuse(pool, project);
                 return Err(Refusal::QueueFull(waiting));
             };
             self.close(other_project);
-            self.refuse(pool, other_project);
+            self.refuse(other_pool, other_project);
         }
         Ok(())
     }
@@ -289,15 +293,19 @@ impl<W> TenantLevel<W> {
         let fair = &self.pool(seat.pool).fair;
         let is_awaited = fair.waiting() > fair.waiting_of(project);
         let is_short = is_awaited || !seat.was_shared;
+        // A request that waits may have come as soon as this one had its seat.
+        let waited = match fair.waiting() {
+            0 => Duration::ZERO,
+            _ => took,
+        };
         let hold = if is_short { took.min(busy) } else { took };
         let storing = self.time_of_work(later_work.storing_cost());
         let hold_end = now + (hold + storing.min(STORING_HOLD_MAX)).min(HOLD_MAX);
+        let latest_end = now + self.hold_max.saturating_sub(waited);
         let until = match seat.pool {
             PoolKind::Cheap => seat.taken_at + self.time_of_cheap(actual, seat.crowd),
-            PoolKind::Costly => hold_end,
-            PoolKind::MultiCreate => work_until
-                .min(now + self.multi_create_hold_max)
-                .max(hold_end),
+            PoolKind::Costly => hold_end.min(latest_end),
+            PoolKind::MultiCreate => work_until.max(hold_end).min(latest_end),
         };
         let is_shared = self.recent.are_several(now);
         let pool = self.pool(seat.pool);

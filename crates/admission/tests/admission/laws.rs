@@ -287,6 +287,35 @@ proptest! {
 }
 
 #[test]
+fn a_newcomer_finds_room_in_a_queue_that_requests_of_other_kinds_fill() {
+    let mut level = TenantLevel::new(&options(), SEATS);
+    let mut arrive = |project, is_costly| {
+        let request = IncomingRequest {
+            project,
+            user: 0,
+            kind: kind(is_costly),
+            later_work: LaterWork::default(),
+        };
+        level.arrive(request, Duration::ZERO, || ())
+    };
+    // Two projects take all cheap seats. Then the costly requests of three projects fill the queue.
+    for project in [1, 1, 2, 2] {
+        assert!(matches!(arrive(project, false), Ok(Arrival::Started(_))));
+    }
+    while matches!(arrive(3, true), Ok(Arrival::Started(_))) {}
+    for (project, requests) in [(3, 4), (4, 5), (5, 2)] {
+        for _ in 0..requests {
+            assert!(matches!(arrive(project, true), Ok(Arrival::Waiting(_))));
+        }
+    }
+    assert!(matches!(arrive(6, false), Ok(Arrival::Waiting(_))));
+    let waiting = PoolKind::ALL.map(|pool| level.status(pool).waiting);
+    assert_eq!(waiting, [1, QUEUE_TOTAL_MAX - 1, 0]);
+    let refused = PoolKind::ALL.map(|pool| level.status(pool).refused);
+    assert_eq!(refused, [0, 1, 0]);
+}
+
+#[test]
 fn a_newcomer_finds_room_in_a_full_queue() {
     let mut level = TenantLevel::new(&options(), SEATS);
     let request = |project| IncomingRequest {

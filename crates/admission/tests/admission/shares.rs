@@ -393,6 +393,35 @@ fn requests_for_many_instances_wait_for_the_work_that_was_accepted_before() {
 }
 
 #[test]
+fn a_request_that_came_right_after_another_one_gets_the_seat_before_its_wait_times_out() {
+    let ms = Duration::from_millis;
+    let options = AdmissionOptions::default();
+    // A multi-create request that leaves more work than may be left to do, and a costly request that takes long.
+    let multi_create = create_request(1, true, building(1_000_000));
+    for (request, took) in [(multi_create, 300), (costly(1), 1200)] {
+        let mut level: TenantLevel<()> = TenantLevel::new(&options, SEATS);
+        let mut other = request;
+        other.project = 2;
+        let mut arrive = |request, now| level.arrive(request, now, || ());
+        let Ok(Arrival::Started(seat)) = arrive(request, ms(0)) else {
+            panic!("there is a free seat");
+        };
+        let arrival = arrive(other, ms(50));
+        assert!(matches!(arrival, Ok(Arrival::Waiting(_))), "{arrival:?}");
+        // A seat is held only while several projects are present, as these cheap requests show.
+        for project in [1, 2] {
+            let cheap = create_request(project, false, building(0));
+            let arrival = arrive(cheap, ms(took));
+            assert!(matches!(arrival, Ok(Arrival::Started(_))), "{arrival:?}");
+        }
+        let held_until = level.finish(seat, ms(took), ms(took));
+        let held_until = held_until.expect("the seat is held");
+        assert!(held_until < ms(50) + options.queue_time, "{held_until:?}");
+        assert!(level.start_next(held_until).is_some());
+    }
+}
+
+#[test]
 fn refused_requests_for_many_instances_do_not_count_as_work() {
     let request = |project, instances, is_declared_costly| {
         create_request(project, is_declared_costly, building(instances))
