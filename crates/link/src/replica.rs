@@ -124,9 +124,10 @@ pub struct HandedCommand {
 /// A message from the leader to a follower.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromLeader {
-    /// The called replica leads, and takes commands in this version from now on.
+    /// The called replica leads, and takes commands from now on.
     Welcome {
-        /// The version of commands.
+        /// The newest version of commands that both replicas know. Releases that encode each command in the oldest
+        /// version that has it do not need the number.
         version: u32,
     },
     /// The called replica does not lead (any more), or it began to lead with another entry than the follower named. The

@@ -1,8 +1,9 @@
 //! Control's commands, as its replicas hand them to the one that leads.
 //!
-//! As with messages ([`crate::message`]), two replicas use the highest version that both know. A field can be
-//! added to a command without a new version. A new version is needed for a value that an older release could not
-//! read, such as a new command.
+//! A replica hands a command over in the version that added it, because commands may be queued before it is known which
+//! versions their leader knows. The bytes of a command are the same in every version that has it. A field can be added
+//! to a command without a new version. A new version is needed for a value that an older release could not read, such
+//! as a new command.
 //!
 //! | version | what it added |
 //! | --- | --- |

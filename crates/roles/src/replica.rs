@@ -104,7 +104,7 @@ impl<M: ReplicatedMachine> ReplicaGroup<M> {
             origin: Uuid::new_v4().as_u64_pair().0,
             address: address.to_owned(),
         });
-        let outgoing = Arc::new(Outgoing::new(M::COMMAND_VERSIONS.oldest));
+        let outgoing = Arc::new(Outgoing::default());
         let wake = Arc::new(Wake::default());
         let options = ReplicaOptions {
             origin: own.origin,

@@ -89,6 +89,8 @@ impl<M: ReplicatedMachine> Follower<M> {
                 why = leader.reason.text(),
                 "another replica leads"
             );
+            // Between two replicas that take over from one another there is no third leader.
+            unreachable = None;
             alarms.note_leader(leader.origin, Instant::now());
             self.begin_peers(&leader);
             let until_gone = async {
@@ -198,7 +200,7 @@ impl<M: ReplicatedMachine> Follower<M> {
         match tokio::time::timeout(CONNECT_TIMEOUT, first_message).await {
             Err(_) => return Ended::Gone("it does not answer".into()),
             Ok(None) => return Ended::Lost("it ended the connection".into()),
-            Ok(Some(FromLeader::Welcome { version })) => self.outgoing.set_version(version),
+            Ok(Some(FromLeader::Welcome { .. })) => {}
             Ok(Some(message)) => return ended_by(leader, &message),
         }
         *was_accepted = true;

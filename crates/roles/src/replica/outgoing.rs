@@ -1,7 +1,6 @@
 //! The commands that wait to be sent to the replica that leads.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 use placewright_engine::{LeaderLink, Leadership};
@@ -16,15 +15,13 @@ const BATCH_COMMANDS_MAX: usize = 4_096;
 const BATCH_BYTES: usize = 1 << 20;
 
 /// The queue of commands for the leader, and which replica that is.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     queue: Mutex<Queue>,
     /// Notified when a command was queued.
     queued: Notify,
     /// The replica that leads, as the engine knows it.
     leader: watch::Sender<Leadership>,
-    /// The version in which commands are encoded. It is independent of all other data, so `Relaxed` is enough.
-    version: AtomicU32,
 }
 
 /// The commands that were not sent yet.
@@ -36,24 +33,9 @@ struct Queue {
 }
 
 impl Outgoing {
-    /// `oldest_version` is the version of commands that is used until a leader has sent the version that it accepts.
-    pub(crate) fn new(oldest_version: u32) -> Self {
-        Self {
-            queue: Mutex::default(),
-            queued: Notify::new(),
-            leader: watch::Sender::default(),
-            version: AtomicU32::new(oldest_version),
-        }
-    }
-
     /// The replica that leads. The receiver gets each change of it.
     pub(crate) fn leader(&self) -> watch::Receiver<Leadership> {
         self.leader.subscribe()
-    }
-
-    /// Encodes commands in another version from now on.
-    pub(crate) fn set_version(&self, version: u32) {
-        self.version.store(version, Ordering::Relaxed);
     }
 
     /// Waits until there are commands.
@@ -93,10 +75,7 @@ pub(crate) struct OutgoingLink(pub(crate) Arc<Outgoing>);
 
 impl<M: ReplicatedMachine> LeaderLink<M> for OutgoingLink {
     fn send(&self, leadership: &Leadership, number: u64, command: &M::Command) {
-        let version = self.0.version.load(Ordering::Relaxed);
-        // This replica can write the version, because it is the oldest one or one that a leader agreed on. If the
-        // version lacks the command, the bytes are empty. The leader cannot read them, and the command fails.
-        let bytes = M::encode_command(version, command).unwrap_or_default();
+        let (version, bytes) = encode_in_oldest_version::<M>(command);
         let mut queue = self.0.queue.lock();
         if queue.epoch != leadership.epoch {
             queue.epoch = leadership.epoch;
@@ -126,9 +105,27 @@ impl<M: ReplicatedMachine> LeaderLink<M> for OutgoingLink {
     }
 }
 
+/// The oldest version that has a command, and the command's bytes in it.
+///
+/// Commands are queued before their leader has said which versions it knows, and the one before it may have known
+/// others. The oldest version is read by every leader that knows the command at all. Without a version, which only the
+/// command of a machine that hands none over has, the bytes are empty.
+fn encode_in_oldest_version<M: ReplicatedMachine>(command: &M::Command) -> (u32, Vec<u8>) {
+    let versions = M::COMMAND_VERSIONS;
+    let mut encoded = (versions.oldest..=versions.newest)
+        .filter_map(|version| Some((version, M::encode_command(version, command)?)));
+    encoded.next().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use placewright_conductor::accounts::AccountCommand;
+    use placewright_conductor::control::Command;
+    use placewright_conductor::super_conductor;
+    use placewright_control::ControlMachine;
+    use placewright_placement::Timestamp;
+    use uuid::Uuid;
 
     fn queue_all(outgoing: &Outgoing, epoch: u64, sizes: &[usize]) {
         let mut queue = outgoing.queue.lock();
@@ -145,7 +142,7 @@ mod tests {
 
     #[test]
     fn messages_are_bounded_by_bytes_and_by_commands() {
-        let outgoing = Outgoing::new(1);
+        let outgoing = Outgoing::default();
         let half = BATCH_BYTES / 2;
         queue_all(&outgoing, 7, &[half, 1, half, 3 * BATCH_BYTES, 1]);
         let lengths = std::iter::from_fn(|| {
@@ -159,8 +156,32 @@ mod tests {
     }
 
     #[test]
+    fn commands_are_queued_in_a_form_that_a_leader_reads_before_it_has_named_its_version() {
+        use super_conductor::Command::{Accounts, SetImage};
+        let leadership = Leadership {
+            epoch: 7,
+            ..Leadership::default()
+        };
+        let (id, at) = (Uuid::from_u128(1), Timestamp::from_seconds(1));
+        let user = AccountCommand::SetUser {
+            id: "anna".into(),
+            row: None,
+        };
+        let cases = [(2, Accounts(user)), (3, SetImage { id, image: None })];
+        for (since, command) in cases {
+            let command = Command::Conductor { command, at };
+            let link = OutgoingLink(Arc::default());
+            LeaderLink::<ControlMachine>::send(&link, &leadership, 1, &command);
+            let sent = link.0.take(7).pop().expect("it was queued");
+            assert_eq!(sent.version, since);
+            let read = ControlMachine::decode_command(sent.version, &sent.bytes);
+            assert_eq!(read, Ok(command));
+        }
+    }
+
+    #[test]
     fn commands_for_another_leader_are_not_taken() {
-        let outgoing = Outgoing::new(1);
+        let outgoing = Outgoing::default();
         queue_all(&outgoing, 7, &[1]);
         assert_eq!(outgoing.take(8), []);
     }
