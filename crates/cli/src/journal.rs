@@ -295,9 +295,8 @@ fn run_accept_loss(store: &StoreArgs) -> anyhow::Result<()> {
 
 fn run_compact(store: &StoreArgs, keep: u64) -> anyhow::Result<()> {
     let directory = store.directory()?;
-    if !directory.exists() {
-        bail!("there is no store at {}", directory.display());
-    }
+    // To open it for writing would make a store in a directory that has none.
+    SqliteJournal::open_read_only(&directory)?;
     let mut journal = SqliteJournal::open(&directory, SqliteOptions::default())?;
     if journal.snapshots()?.is_empty() {
         print("there is no snapshot yet, so every entry is needed\n")?;

@@ -242,16 +242,18 @@ fn revoke(directory: &Path, serials: &[String], names: &[String]) -> anyhow::Res
     }
     let normalised = |text: &str| text.replace(':', "").to_lowercase();
     let serials: Vec<String> = serials.iter().map(|serial| normalised(serial)).collect();
+    let unknown = without_match(&authority, &serials, names)?;
+    if !unknown.is_empty() {
+        bail!(
+            "no certificate that is valid has this serial number or name, and no invitation this \
+             name: {}; nothing is revoked",
+            unknown.join(", ")
+        );
+    }
     let is_selected = |entry: &RegisterEntry| {
         serials.contains(&entry.serial) || entry.names.iter().any(|name| names.contains(name))
     };
     let revoked = authority.revoke(is_selected)?;
-    if revoked.is_empty() {
-        bail!(
-            "no certificate that is valid has this serial number or name, and no invitation this \
-             name; nothing is revoked"
-        );
-    }
     let mut text = String::new();
     for entry in &revoked {
         let names = entry.names.join(" ");
@@ -262,6 +264,32 @@ fn revoke(directory: &Path, serials: &[String], names: &[String]) -> anyhow::Res
         });
     }
     print(&text)
+}
+
+/// The serial numbers that no valid certificate has, and the names that neither a valid certificate nor an open
+/// invitation has.
+fn without_match<'a>(
+    authority: &Authority,
+    serials: &'a [String],
+    names: &'a [String],
+) -> anyhow::Result<Vec<&'a str>> {
+    let at = placewright_pki::now();
+    let entries = authority.entries()?;
+    let valid = || {
+        let valid = entries
+            .iter()
+            .filter(|(entry, revocation)| revocation.is_none() && entry.not_after > at);
+        valid.map(|(entry, _)| entry)
+    };
+    let invitations = authority.open_invitations()?;
+    let has_serial = |serial: &String| valid().any(|entry| entry.serial == *serial);
+    let has_name = |name: &String| {
+        valid().any(|entry| entry.names.contains(name))
+            || invitations.iter().any(|open| open.names.contains(name))
+    };
+    let serials = serials.iter().filter(|serial| !has_serial(serial));
+    let names = names.iter().filter(|name| !has_name(name));
+    Ok(serials.chain(names).map(String::as_str).collect())
 }
 
 impl NameArgs {

@@ -15,6 +15,7 @@ mod control;
 mod etcd;
 mod mappings;
 mod metrics;
+mod pki;
 mod postgresql;
 mod reload;
 mod replicas;
