@@ -237,3 +237,29 @@ fn run_config(command: ConfigCommand) -> anyhow::Result<ExitCode> {
     }
     Ok(ExitCode::SUCCESS)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::{OsStr, OsString};
+
+    use super::*;
+    use placewright_roles::config::Flags;
+
+    /// The variables that a command and those below it take for options.
+    fn variables(command: &clap::Command) -> Vec<OsString> {
+        let own = command.get_arguments().filter_map(clap::Arg::get_env);
+        let below = command.get_subcommands().flat_map(variables);
+        own.map(OsStr::to_owned).chain(below).collect()
+    }
+
+    #[test]
+    fn variables_of_client_commands_are_no_unknown_options_of_roles() {
+        let names = variables(&Cli::command());
+        assert!(names.contains(&"PLACEWRIGHT_UI_URL".into()), "{names:?}");
+        let environment = names
+            .into_iter()
+            .map(|name| (name, "http://localhost".into()));
+        let flags = Flags::with_config(Some("/dev/null".into()));
+        Config::load(&flags, &environment.collect()).unwrap();
+    }
+}

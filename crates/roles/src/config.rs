@@ -76,6 +76,12 @@ pub struct ConfigErrors(pub Vec<String>);
 #[derive(Debug)]
 pub struct Environment(Vec<(OsString, OsString)>);
 
+impl FromIterator<(OsString, OsString)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (OsString, OsString)>>(variables: I) -> Self {
+        Self(variables.into_iter().collect())
+    }
+}
+
 impl Environment {
     /// The environment of this process.
     pub fn of_process() -> Self {

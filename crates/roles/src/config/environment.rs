@@ -7,11 +7,12 @@ use crate::options::OPTIONS;
 
 /// Variables with the prefix `PLACEWRIGHT_` that are not options: the path of the configuration file, the servers'
 /// addresses and the credentials for client commands, and the program that the scripts under `tests/` run.
-const NOT_OPTIONS: [&str; 8] = [
+const NOT_OPTIONS: [&str; 9] = [
     "PLACEWRIGHT_CONFIG",
     "PLACEWRIGHT_URL",
     "PLACEWRIGHT_COMPUTE_URL",
     "PLACEWRIGHT_SCHEDULER_URL",
+    "PLACEWRIGHT_UI_URL",
     "PLACEWRIGHT_USER",
     "PLACEWRIGHT_PASSWORD",
     "PLACEWRIGHT_PASSWORD_FILE",

@@ -17,8 +17,8 @@ section! {
         /// that arrive, as behind a proxy.
         public_url: Option<String> = "";
         /// The file that the credentials of the first administrator are written to, when there is no user yet: a
-        /// `clouds.yaml` for clients. Not set: `clouds.yaml` in the folder of `placewright up`; of other commands
-        /// `control.clouds.yaml`, beside `store.path`.
+        /// `clouds.yaml` for clients. Not set: `clouds.yaml` in the folder of `placewright up`; of other commands a
+        /// file beside the store's directory with its name and `.clouds.yaml`, such as `placement.clouds.yaml`.
         clouds_file: Option<PathBuf> = "";
         /// How long a token is valid.
         #[unit("seconds")]

@@ -70,7 +70,8 @@ section! {
         #[unit("requests")]
         tenant_seats: Number<0, 1_000_000> = "0";
         /// Requests of tenants that run at a time, of kinds that take longer; one project may have all but one of
-        /// these seats. Keep it below `placement.costly_running_max`. 0: one more than there are processors.
+        /// these seats. Keep it below `placement.costly_running_max`. 0: one more than there are processors, or one if
+        /// there is one processor.
         #[unit("requests")]
         tenant_costly_seats: Number<0, 10_000> = "0";
         /// Most requests of one project that wait. A further one gets 429.

@@ -78,7 +78,8 @@ section! {
         #[unit("bytes")]
         bodies_bytes_max: Number<1_048_576, 17_179_869_184> = "67108864";
         /// Time that requests under way have to end, in place of `drain_timeout_ms`, when the connections go to the
-        /// next process: at a restart by systemd, or with `control.take_over`. New requests wait meanwhile.
+        /// next process: whenever systemd restarts or stops the service, or with `control.take_over`. New requests wait
+        /// meanwhile.
         #[unit("milliseconds")]
         hand_over_timeout_ms: Number<0, 86_400_000> = "5000";
         /// Most readers of the change stream at the same time. A further reader gets 503. A reader that reads nothing
