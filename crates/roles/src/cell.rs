@@ -28,13 +28,13 @@ use placewright_secrets::Sealer;
 use placewright_tasks::{Task, supervise};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use crate::audit_log;
 use crate::config::{CellFlags, Config, ConfigErrors, Environment};
 use crate::control::journal_metrics::JournalMetrics;
 use crate::control::observer::LoggingObserver;
-use crate::control::signals::{self, wait_for_stops};
+use crate::control::signals::{self, Stops, wait_for_stops};
 use crate::control::sockets::Socket;
 use crate::control::{BACKLOG, bind, descriptors, health, logs, option_conversion, systemd};
 use crate::handshakes::HandshakeThreads;
@@ -237,17 +237,18 @@ async fn serve(
     Ok(())
 }
 
-/// Serves until the first signal, and then ends the cell.
+/// Serves until the first signal, or until the server fails, and then ends the cell.
 async fn serve_until_stopped(
     open: &OpenCell,
     (listener, services, options): (TcpListener, Services, ServeOptions),
-    stops: &watch::Receiver<u32>,
+    stops: &Stops,
 ) -> anyhow::Result<()> {
     let (stop_serving, until_ended) = oneshot::channel();
     let serving = serve_grpc(listener, services, options, async {
         // An error would mean that the sender was dropped, which happens only together with the server.
         let _ = until_ended.await;
     });
+    let serving = async { stops.stop_if_failed(serving.await.map_err(anyhow::Error::from)) };
     let stopping = async {
         wait_for_stops(stops, 1).await;
         tracing::info!(

@@ -1,8 +1,8 @@
 //! `placewright control`: runs control with its APIs until it is told to stop.
 //!
-//! The order of a start: configuration, log, policies and authentication, ports, store; then the APIs listen. Steps
-//! that can fail quickly come before the store is loaded. Health checks, and the other replicas, are served from before
-//! that on.
+//! The order of a start: configuration, log, policies and authentication, ports, audit log and folder of images, store;
+//! then the APIs listen. Steps that can fail quickly come before the store is loaded and before a predecessor is ended,
+//! which goes on if one of them fails. Health checks, and the other replicas, are served from before that on.
 
 mod access;
 mod api_servers;
@@ -216,12 +216,13 @@ async fn serve(config: &Config, start: Instant) -> anyhow::Result<()> {
         tracing::info!("stopping: requests under way end first; a second signal ends it at once");
         systemd::stopping();
     };
-    tokio::select! {
-        (served, ()) = async { tokio::join!(control.serve(&stops), stopping) } => served?,
+    let served = tokio::select! {
+        (served, ()) = async { tokio::join!(control.serve(&stops), stopping) } => served,
         () = wait_for_stops(&stops, 2) => bail!("ended at once by a second signal"),
-    }
+    };
     running::close(runtime, engine).await?;
     hand_over.finish();
+    served?;
     tracing::info!("stopped");
     Ok(())
 }

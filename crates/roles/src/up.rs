@@ -26,7 +26,6 @@ use placewright_link::CertificateLink;
 use placewright_rpc::{ServeOptions, Services};
 use placewright_tasks::{Task, supervise};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -34,7 +33,7 @@ use crate::config::{Config, ConfigErrors, Environment, Source, UpFlags};
 use crate::control::observer::LoggingObserver;
 use crate::control::own_identity::OwnIdentity;
 use crate::control::running::{self, RunningControl};
-use crate::control::signals::{self, wait_for_stops};
+use crate::control::signals::{self, Stops, wait_for_stops};
 use crate::control::{BACKLOG, bind, check_open_listeners, logs, option_conversion, systemd};
 use crate::options::{self, AuthStrategy, Options, PlainHttpMode};
 use crate::{secrets, traces};
@@ -257,7 +256,7 @@ impl Up {
         let engine = control.engine.clone();
         let placement = placement_address(&control)?;
         let token = agents_token(&control);
-        let mut summary = self.summary(config, &control, placement, simulation.hosts.len())?;
+        let mut summary = self.summary(config, &control, simulation.hosts.len())?;
         let mut cell_servers = JoinSet::new();
         let cells = self.start_cells(config, &control, (&stops, &mut cell_servers));
         let (cells, addresses) = cells.await?;
@@ -313,7 +312,7 @@ impl Up {
         &self,
         config: &Config,
         control: &RunningControl,
-        (stops, cell_servers): (&watch::Receiver<u32>, &mut JoinSet<()>),
+        (stops, cell_servers): (&Stops, &mut JoinSet<()>),
     ) -> anyhow::Result<(Vec<Arc<Cell>>, Vec<(CellId, SocketAddr)>)> {
         let runtime = conductor_runtime(control)?;
         let mut certificates = Certificates::open(&config.options, &self.folder)?;
@@ -338,18 +337,17 @@ impl Up {
         &self,
         config: &Config,
         control: &RunningControl,
-        placement: SocketAddr,
         hosts: usize,
     ) -> std::io::Result<summary::StartupSummary> {
         Ok(summary::StartupSummary {
-            placement,
-            scheduler: control.address("scheduler")?,
-            compute: control.address("compute")?,
-            image: control.address("image")?,
-            network: control.address("network")?,
-            ui: control.address("ui")?,
-            health: control.health_address(),
-            identity: control.address("identity")?,
+            placement: control.url("placement")?.unwrap_or_default(),
+            scheduler: control.url("scheduler")?,
+            compute: control.url("compute")?,
+            image: control.url("image")?,
+            network: control.url("network")?,
+            ui: control.url("ui")?,
+            health: control.url("health")?,
+            identity: control.url("identity")?,
             clouds_file: match control.own_identity() {
                 Some(_) => OwnIdentity::clouds_file(&config.options),
                 None => summary::open_clouds_file(&self.folder),
@@ -405,7 +403,7 @@ impl Up {
         cell: &Arc<Cell>,
         certificates: Option<Arc<dyn CertificateLink>>,
         options: ServeOptions,
-        stops: &watch::Receiver<u32>,
+        stops: &Stops,
         cell_servers: &mut JoinSet<()>,
     ) -> anyhow::Result<(CellId, SocketAddr)> {
         let number = u16::try_from(cell_servers.len()).unwrap_or(0);

@@ -88,10 +88,20 @@ fn another_process_takes_the_place_of_the_one_that_runs() {
         command.args(flags).stderr(Stdio::piped());
         command
     };
-    let failed = start(&["--policy-file", "/nowhere"]).output().unwrap();
-    assert_eq!(failed.status.code(), Some(2), "{failed:?}");
-    idle_connection.write_all(ROOT).unwrap();
-    assert!(read(&mut idle_connection).starts_with("HTTP/1.1 200"));
+    let image_listen = free_address().to_string();
+    for wrong in [
+        &["--policy-file", "/nowhere"][..],
+        &[
+            "--audit-destination=file",
+            "--audit-file=/nowhere/audit.log",
+        ],
+        &["--image-listen", &image_listen, "--image-folder=/dev/null"],
+    ] {
+        let failed = start(wrong).output().unwrap();
+        assert_eq!(failed.status.code(), Some(2), "{failed:?}");
+        idle_connection.write_all(ROOT).unwrap();
+        assert!(read(&mut idle_connection).starts_with("HTTP/1.1 200"));
+    }
 
     let mut child = start(&[]).spawn().unwrap();
     let line = old.wait_for_line("takes this one's place");

@@ -2,8 +2,10 @@
 
 use crate::common;
 
+use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use common::{Control, run};
@@ -194,9 +196,19 @@ fn the_journal_commands_inspect_a_store_while_a_server_runs() {
 
     let (code, text, _) = run(&["journal", "compact", "--store", path]);
     assert_eq!(code, 0, "{text}");
-    let (code, _, error) = run(&["journal", "stats", "--store", "/nowhere"]);
-    assert_eq!(code, 1);
-    assert!(error.contains("there is no journal at /nowhere"), "{error}");
+    let empty = tempfile::tempdir().unwrap();
+    for (command, store) in [
+        ("stats", Path::new("/nowhere")),
+        ("compact", Path::new("/nowhere")),
+        ("compact", empty.path()),
+    ] {
+        let (code, _, error) = run(&["journal", command, "--store", store.to_str().unwrap()]);
+        assert_eq!(code, 1, "{command}");
+        let expected = format!("there is no journal at {}", store.display());
+        assert!(error.contains(&expected), "{error}");
+    }
+    let left = empty.path().read_dir().unwrap().count();
+    assert_eq!(left, 0, "a command that fails makes no store");
 }
 
 #[test]
@@ -310,6 +322,37 @@ fn systemd_is_notified_when_the_server_is_ready_alive_and_stopping() {
     while next_message() != "STOPPING=1" {}
     let (exit_code, _) = server.end();
     assert_eq!(exit_code, 0);
+}
+
+#[test]
+fn systemd_keeps_no_socket_of_a_service_that_is_off() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    let variables = [("NOTIFY_SOCKET", path.to_str().unwrap())];
+    let _server = Control::start_with_variables(&directory.path().join("store"), &[], &variables);
+    let (mut kept, mut removed) = (BTreeSet::new(), BTreeSet::new());
+    loop {
+        let mut message = [0; 256];
+        let length = socket.recv(&mut message).unwrap();
+        let text = String::from_utf8_lossy(&message[..length]);
+        if text.contains("READY=1") {
+            break;
+        }
+        let Some((_, name)) = text.trim().split_once("FDNAME=") else {
+            continue;
+        };
+        if text.contains("FDSTOREREMOVE=1") {
+            assert!(!kept.contains(name), "{name} is removed before it is kept");
+            removed.insert(name.to_owned());
+        } else {
+            kept.insert(name.to_owned());
+        }
+    }
+    assert_eq!(kept, BTreeSet::from(["placement".to_owned()]));
+    for name in ["placement", "compute", "control", "health"] {
+        assert!(removed.contains(name), "{name}: {removed:?}");
+    }
 }
 
 #[test]

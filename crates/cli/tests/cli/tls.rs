@@ -1,13 +1,14 @@
 //! TLS of the running program: HTTP and HTTPS on one port, HTTPS only, client certificates, files that are read again.
 //! `tests/tls/run` tests TLS with other clients, and under load.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
 
-use crate::common::{Control, run};
+use crate::common::{Control, free_address, placewright, run};
 use placewright_tls::rustls::pki_types::ServerName;
 use placewright_tls::rustls::{ClientConnection, ProtocolVersion, StreamOwned};
 use placewright_tls::{Authorities, ClientSettings, Identity};
@@ -109,6 +110,48 @@ impl Site {
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
+}
+
+#[test]
+fn an_installation_in_one_process_names_the_schemes_of_its_listeners() {
+    let site = Site::new();
+    let mut command = placewright(&["up", "--config", "/dev/null", "--auth-strategy=noauth2"]);
+    command.args(["--hosts=0", "--cells=1", "--folder", text(&site.path("up"))]);
+    for service in [
+        "placement",
+        "compute",
+        "scheduler",
+        "image",
+        "network",
+        "ui",
+        "control",
+    ] {
+        command.arg(format!("--{service}-listen={}", free_address()));
+    }
+    command.arg(format!("--health-listen={}", free_address()));
+    let (certificate, key) = (site.path("server.pem"), site.path("server.key"));
+    command.args(["--compute-tls-certificate", text(&certificate)]);
+    command.args(["--compute-tls-key", text(&key)]);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut summary = String::new();
+    while !summary.contains("Three things to try") {
+        assert!(output.read_line(&mut summary).unwrap() > 0, "{summary}");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for line in [
+        "compute    https://127.0.0.1:",
+        "placement  http://127.0.0.1:",
+    ] {
+        assert!(summary.contains(line), "{summary}");
+    }
+    let clouds = std::fs::read_to_string(site.path("up/clouds.yaml")).unwrap();
+    assert!(clouds.contains("endpoint: https://127.0.0.1:"), "{clouds}");
 }
 
 #[test]

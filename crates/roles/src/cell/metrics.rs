@@ -10,9 +10,9 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use tokio::sync::watch;
 
 use crate::control::panics;
+use crate::control::signals::Stops;
 
 /// Registers a cell's metrics.
 pub(super) fn register(registry: &mut Registry, cell: &Arc<Cell>) {
@@ -113,17 +113,12 @@ fn counters(metrics: &placewright_cell::CellMetrics) -> [(&'static str, &'static
 /// The state of a cell for its health checks.
 pub(super) struct CellHealth {
     registry: Registry,
-    /// How many signals to stop have come so far.
-    stops: watch::Receiver<u32>,
+    stops: Stops,
     cell: Weak<Cell>,
 }
 
 impl CellHealth {
-    pub(super) fn new(
-        registry: Registry,
-        stops: watch::Receiver<u32>,
-        cell: &Arc<Cell>,
-    ) -> Arc<Self> {
+    pub(super) fn new(registry: Registry, stops: Stops, cell: &Arc<Cell>) -> Arc<Self> {
         let cell = Arc::downgrade(cell);
         Arc::new(Self {
             registry,
@@ -135,7 +130,7 @@ impl CellHealth {
 
 impl HealthSource for CellHealth {
     fn why_not_ready(&self) -> Option<&'static str> {
-        (*self.stops.borrow() > 0).then_some("stopping\n")
+        self.stops.is_stopping().then_some("stopping\n")
     }
 
     /// A standby counts as ready, too, because it can take over at any time. Callers need no health check to tell it

@@ -6,12 +6,11 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use placewright_http::{HttpService, Server, Stopped};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 
 use super::api_threads::ApiThreads;
 use super::descriptors::ConnectionLimits;
 use super::restart::{HandOver, InheritedSockets};
-use super::signals::wait_for_stops;
+use super::signals::{Stops, wait_for_stops};
 use super::sockets::{ListeningSocket, Socket};
 use super::tls::Tls;
 
@@ -88,7 +87,8 @@ impl ApiServers {
         servers.map(|api| (api.section, &api.socket.listener))
     }
 
-    /// Serves all APIs until the first signal, on the threads for APIs, and waits for requests under way.
+    /// Serves all APIs until the first signal, on the threads for APIs, and waits for requests under way. If one server
+    /// fails, the process stops.
     ///
     /// # Errors
     ///
@@ -97,15 +97,16 @@ impl ApiServers {
         self,
         threads: &ApiThreads,
         hand_over: &Arc<HandOver>,
-        stops: &watch::Receiver<u32>,
+        stops: &Stops,
     ) -> anyhow::Result<Stopped> {
         let serve = |api: ApiServer| {
-            let (hand_over, stops) = (Arc::clone(hand_over), stops.clone());
+            let (hand_over, own_stops) = (Arc::clone(hand_over), stops.clone());
             let stop = async move {
-                wait_for_stops(&stops, 1).await;
+                wait_for_stops(&own_stops, 1).await;
                 hand_over.choose_successor()
             };
-            threads.serve(api.server, api.socket, stop)
+            let served = threads.serve(api.server, api.socket, stop);
+            async { stops.stop_if_failed(served.await) }
         };
         let mut stopped = Stopped::Drained;
         for served in join_all(self.0.into_iter().map(serve)).await {

@@ -21,12 +21,12 @@ use placewright_scheduler::host_state::Receipt;
 use placewright_scheduler::host_table::HostTable;
 use placewright_tasks::{Task, supervise};
 use tokio::net::TcpListener;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::option_conversion;
-use super::signals::wait_for_stops;
+use super::signals::{Stops, wait_for_stops};
 use crate::identities::ControlIdentity;
 use crate::options::Options;
 use crate::replica::ReplicaGroup;
@@ -129,7 +129,7 @@ impl ControlReplica {
     pub(super) async fn serve(
         self,
         placement: Option<Arc<dyn PlacementLink>>,
-        stops: &watch::Receiver<u32>,
+        stops: &Stops,
         apis_ended: impl Future<Output = ()>,
     ) -> anyhow::Result<()> {
         let Self {

@@ -19,7 +19,7 @@ use placewright_tasks::Task;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::signal::unix::Signal;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use super::access::AccessFiles;
 use super::api_servers::{ApiServers, ListenerParts};
@@ -32,8 +32,8 @@ use super::own_identity::OwnIdentity;
 use super::parts::{grpc_options, new_gateway, open_sealer, start_conductor};
 use super::replica::ControlReplica;
 use super::restart::{self, HandOver, InheritedSockets};
-use super::services::{CommonServices, add_apis, complete_gateway};
-use super::signals::wait_for_stops;
+use super::services::{CommonServices, add_apis, complete_gateway, open_image_folder};
+use super::signals::{Stops, wait_for_stops};
 use super::sockets::Sockets;
 use super::tls::Tls;
 use super::{Checked, access, health, option_conversion, panics, quotas};
@@ -128,7 +128,7 @@ impl RunningControl {
     /// Whatever keeps control from starting.
     pub(crate) async fn start(
         config: &Config,
-        stops: &watch::Receiver<u32>,
+        stops: &Stops,
         cells: usize,
     ) -> anyhow::Result<Option<Self>> {
         let options = &config.options;
@@ -143,6 +143,8 @@ impl RunningControl {
         let observer = LoggingObserver(metrics.journal);
         let tls = checked.tls.open(options, &metrics.tls, &identity)?;
         let (health_handle, health) = health::start(sockets.health.take(), tls.acceptor("health"))?;
+        let log = audit_log::start(&options.audit, &directory, &mut registry)?;
+        let images = open_image_folder(options, &sockets).await?;
         let serve_options = grpc_options(options, limits, (&checked.token, &identity, &tls));
         let grpc = (sockets.for_cells.take(), serve_options.clone(), &identity);
         let loaded = tokio::select! {
@@ -150,7 +152,6 @@ impl RunningControl {
             () = wait_for_stops(stops, 1) => return Ok(stopped_while_loading()),
         };
         let (mut inherited, engine) = (loaded.inherited, loaded.engine);
-        let log = audit_log::start(&options.audit, &directory, &mut registry)?;
         let threads = ApiThreads::start(options)?;
         let placement = Placement::new(engine.clone(), metrics.claims);
         let http = (option_conversion::http(options), metrics.http, registry);
@@ -168,6 +169,7 @@ impl RunningControl {
             inherited: &mut inherited,
         };
         let conductor = runtime.as_deref();
+        let sockets = (sockets, images);
         let (apis, own_identity) =
             add_apis(options, &gateway, conductor, services, sockets, &mut parts).await?;
         health_handle.set(Arc::clone(&gateway) as _);
@@ -284,20 +286,18 @@ impl RunningControl {
             )
         };
         let (providers, consumers, cells) = self.engine.read(counts).await;
-        let url = |section: &str, address: Option<SocketAddr>| {
-            let scheme = self.tls.scheme(section);
-            address.map(|address| tracing::field::display(format!("{scheme}://{address}")))
-        };
+        let url =
+            |section| -> std::io::Result<_> { Ok(self.url(section)?.map(tracing::field::display)) };
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
-            placement = url("placement", self.address("placement")?),
-            scheduler = url("scheduler", self.address("scheduler")?),
-            compute = url("compute", self.address("compute")?),
-            image = url("image", self.address("image")?),
-            network = url("network", self.address("network")?),
-            ui = url("ui", self.address("ui")?),
-            identity = url("identity", self.address("identity")?),
-            health = url("health", self.health),
+            placement = url("placement")?,
+            scheduler = url("scheduler")?,
+            compute = url("compute")?,
+            image = url("image")?,
+            network = url("network")?,
+            ui = url("ui")?,
+            identity = url("identity")?,
+            health = url("health")?,
             auth = AuthStrategy::text(config.options.auth.strategy),
             config = %config.file.as_deref().map_or("none".into(), Path::to_string_lossy),
             store = %self.directory.display(),
@@ -321,17 +321,23 @@ impl RunningControl {
         self.own_identity.as_ref()
     }
 
-    /// The address for health checks and metrics; `None` if there is no listener for them.
-    pub(crate) fn health_address(&self) -> Option<SocketAddr> {
-        self.health
+    /// The URL of the API whose options are in a section, or that of health checks and metrics, if there is a listener
+    /// for it.
+    pub(crate) fn url(&self, section: &str) -> std::io::Result<Option<String>> {
+        let address = match section {
+            "health" => self.health,
+            _ => self.address(section)?,
+        };
+        let scheme = self.tls.scheme(section);
+        Ok(address.map(|address| format!("{scheme}://{address}")))
     }
 
-    /// Serves until the first signal, then waits for requests under way. The store stays open.
+    /// Serves until the first signal, or until a server fails, then waits for requests under way. The store stays open.
     ///
     /// # Errors
     ///
     /// The gRPC server failed, or a server of an API panicked.
-    pub(crate) async fn serve(self, stops: &watch::Receiver<u32>) -> anyhow::Result<()> {
+    pub(crate) async fn serve(self, stops: &Stops) -> anyhow::Result<()> {
         let (apis_end, apis_ended) = oneshot::channel::<()>();
         let placement = self.runtime.as_ref();
         let placement = placement.map(|runtime| Arc::new(runtime.control().clone()) as _);
@@ -363,6 +369,7 @@ impl RunningControl {
             drop(apis_end);
             served
         };
+        let serve_grpc = async { stops.stop_if_failed(serve_grpc.await) };
         let (served, grpc) = tokio::join!(serve_apis, serve_grpc);
         if served? == Stopped::TimedOut {
             tracing::warn!("the time to drain is over: connections were cut");

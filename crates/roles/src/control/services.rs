@@ -116,7 +116,7 @@ pub(super) async fn add_apis(
     gateway: &Arc<Gateway>,
     runtime: Option<&Runtime>,
     services: CommonServices,
-    sockets: Sockets,
+    (sockets, images): (Sockets, Option<ImageFolder>),
     parts: &mut ListenerParts<'_>,
 ) -> anyhow::Result<(ApiServers, Option<OwnIdentity>)> {
     let mut apis = ApiServers::default();
@@ -132,8 +132,8 @@ pub(super) async fn add_apis(
             forwarded.push(("compute", Arc::clone(&service) as _));
             apis.add("compute", service, sockets.compute, parts)?;
         }
-        if sockets.image.is_some() {
-            let service = image_api(options, gateway, runtime).await?;
+        if let Some(folder) = images {
+            let service = image_api(options, gateway, runtime, folder).await?;
             apis.add("image", Arc::new(service), sockets.image, parts)?;
         }
     }
@@ -175,14 +175,35 @@ fn sign_in(options: &Options) -> SignIn {
     }
 }
 
+/// Opens the folder of images, on a thread that may block. `None` without an image API.
+///
+/// # Errors
+///
+/// The folder cannot be made or written to.
+pub(super) async fn open_image_folder(
+    options: &Options,
+    sockets: &Sockets,
+) -> anyhow::Result<Option<ImageFolder>> {
+    if sockets.image.is_none() {
+        return Ok(None);
+    }
+    let path = options.image.folder.clone();
+    let path = path.unwrap_or_else(|| options.store.directory().join("images"));
+    let folder = tokio::task::spawn_blocking(|| ImageFolder::open(path)).await?;
+    let folder = folder.map_err(|error: FolderError| {
+        let error = crate::config::chain(&error);
+        ConfigErrors(vec![format!("image.folder: {error}")])
+    })?;
+    Ok(Some(folder))
+}
+
 /// The image API of a running control. Old files in the folder that belong to no image are removed first.
 async fn image_api(
     options: &Options,
     gateway: &Arc<Gateway>,
     runtime: &Runtime,
+    folder: ImageFolder,
 ) -> anyhow::Result<ImageService> {
-    let path = options.image.folder.clone();
-    let path = path.unwrap_or_else(|| options.store.directory().join("images"));
     let control = runtime.control().clone();
     // The images whose bytes are in the folder.
     let stored_images = control.read(|state, _| {
@@ -191,20 +212,15 @@ async fn image_api(
         with_bytes.map(|(id, _)| *id).collect::<BTreeSet<Uuid>>()
     });
     let stored_images = stored_images.await;
-    let open = move || {
-        let folder = ImageFolder::open(path)?;
+    let clean_up = move || {
         match folder.remove_left_over(|image| stored_images.contains(&image)) {
             Ok(0) => {}
             Ok(removed) => tracing::info!(removed, "files of unfinished images were removed"),
             Err(error) => tracing::warn!(%error, "the folder of images cannot be cleaned up"),
         }
-        Ok(folder)
+        folder
     };
-    let folder = tokio::task::spawn_blocking(open).await?;
-    let folder = folder.map_err(|error: FolderError| {
-        let error = crate::config::chain(&error);
-        ConfigErrors(vec![format!("image.folder: {error}")])
-    })?;
+    let folder = tokio::task::spawn_blocking(clean_up).await?;
     let options = option_conversion::image(options);
     Ok(ImageService::new(
         Arc::clone(gateway),

@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use placewright_conductor::CellId;
 use placewright_journal::private;
 
-/// The addresses and other facts that are printed.
+/// The URLs and other facts that are printed.
 pub(super) struct StartupSummary {
-    pub(super) placement: SocketAddr,
-    pub(super) scheduler: Option<SocketAddr>,
-    pub(super) compute: Option<SocketAddr>,
-    pub(super) image: Option<SocketAddr>,
-    pub(super) network: Option<SocketAddr>,
+    pub(super) placement: String,
+    pub(super) scheduler: Option<String>,
+    pub(super) compute: Option<String>,
+    pub(super) image: Option<String>,
+    pub(super) network: Option<String>,
     /// The listener of the page for operators and tenants, `/ui/`.
-    pub(super) ui: Option<SocketAddr>,
+    pub(super) ui: Option<String>,
     /// The identity API, if users sign in there.
-    pub(super) identity: Option<SocketAddr>,
-    pub(super) health: Option<SocketAddr>,
+    pub(super) identity: Option<String>,
+    pub(super) health: Option<String>,
     pub(super) cells: Vec<(CellId, SocketAddr)>,
     /// The path of the `clouds.yaml`. With an identity API the file exists already.
     pub(super) clouds_file: PathBuf,
@@ -45,7 +45,7 @@ impl StartupSummary {
     /// The file or standard output cannot be written.
     pub(super) fn print(&self) -> anyhow::Result<()> {
         // `up` always has the compute API.
-        let Some(compute) = self.compute else {
+        let Some(compute) = &self.compute else {
             return Ok(());
         };
         if self.identity.is_none() {
@@ -58,23 +58,23 @@ impl StartupSummary {
             self.cells.len(),
             self.hosts,
         );
-        if let Some(identity) = self.identity {
-            text.push_str(&format!("  identity   http://{identity}/v3\n"));
+        if let Some(identity) = &self.identity {
+            text.push_str(&format!("  identity   {identity}/v3\n"));
         }
         text.push_str(&format!(
-            "  compute    http://{compute}/v2.1\n  placement  http://{}\n",
+            "  compute    {compute}/v2.1\n  placement  {}\n",
             self.placement
         ));
-        if let Some(scheduler) = self.scheduler {
-            text.push_str(&format!("  scheduler  http://{scheduler}\n"));
+        if let Some(scheduler) = &self.scheduler {
+            text.push_str(&format!("  scheduler  {scheduler}\n"));
         }
-        for (name, address) in [("image", self.image), ("network", self.network)] {
-            if let Some(address) = address {
-                text.push_str(&format!("  {name:<9}  http://{address}\n"));
+        for (name, url) in [("image", &self.image), ("network", &self.network)] {
+            if let Some(url) = url {
+                text.push_str(&format!("  {name:<9}  {url}\n"));
             }
         }
-        if let Some(health) = self.health {
-            text.push_str(&format!("  health     http://{health} (and /metrics)\n"));
+        if let Some(health) = &self.health {
+            text.push_str(&format!("  health     {health} (and /metrics)\n"));
         }
         for (number, (cell, address)) in self.cells.iter().enumerate() {
             text.push_str(&format!(
@@ -82,9 +82,9 @@ impl StartupSummary {
                 number + 1
             ));
         }
-        if let Some(ui) = self.ui {
+        if let Some(ui) = &self.ui {
             text.push_str(&format!(
-                "  page       http://{ui}/ui/ (sign in as in clouds.yaml)\n"
+                "  page       {ui}/ui/ (sign in as in clouds.yaml)\n"
             ));
         }
         text.push_str(&match self.identity {
@@ -95,17 +95,17 @@ impl StartupSummary {
     }
 
     /// The content of `clouds.yaml` for an installation with noauth2, which needs no passwords.
-    fn open_clouds_yaml(&self, compute: SocketAddr) -> String {
+    fn open_clouds_yaml(&self, compute: &str) -> String {
         format!(
             r#"# How the openstack client and openstacksdk reach this installation.
 clouds:
   placewright:
     auth_type: admin_token
     auth:
-      endpoint: http://{compute}/v2.1
+      endpoint: {compute}/v2.1
       token: admin
-    compute_endpoint_override: http://{compute}/v2.1
-    placement_endpoint_override: http://{}
+    compute_endpoint_override: {compute}/v2.1
+    placement_endpoint_override: {}
 {}"#,
             self.placement,
             self.further_endpoints()
@@ -114,10 +114,10 @@ clouds:
 
     /// The lines of `clouds.yaml` for the services that may be off.
     fn further_endpoints(&self) -> String {
-        let services = [("image", self.image), ("network", self.network)];
-        let lines = services.iter().filter_map(|(name, address)| {
-            let address = (*address)?;
-            Some(format!("    {name}_endpoint_override: http://{address}\n"))
+        let services = [("image", &self.image), ("network", &self.network)];
+        let lines = services.iter().filter_map(|(name, url)| {
+            let url = url.as_ref()?;
+            Some(format!("    {name}_endpoint_override: {url}\n"))
         });
         lines.collect()
     }
@@ -145,7 +145,7 @@ Three things to try, in another terminal:
         )
     }
 
-    fn open_things_to_try(&self, compute: SocketAddr) -> String {
+    fn open_things_to_try(&self, compute: &str) -> String {
         let clouds_file = self.clouds_file.display();
         format!(
             r#"
@@ -153,11 +153,11 @@ Three things to try, in another terminal:
 
   # 1. a flavor, and three servers of it
   H="-H X-Auth-Token:admin -H Content-Type:application/json"
-  curl -s $H http://{compute}/v2.1/flavors \
+  curl -s $H {compute}/v2.1/flavors \
     -d '{{"flavor": {{"id": "small", "name": "small", "vcpus": 1, "ram": 512, "disk": 1}}}}'
-  curl -s $H http://{compute}/v2.1/servers -d '{{"server": {{"name": "web", "flavorRef": "small",
+  curl -s $H {compute}/v2.1/servers -d '{{"server": {{"name": "web", "flavorRef": "small",
     "imageRef": "70ace000-0000-4000-8000-000000000001", "min_count": 3, "max_count": 3}}}}'
-  curl -s $H http://{compute}/v2.1/servers/detail
+  curl -s $H {compute}/v2.1/servers/detail
 
   # 2. the same with the openstack client (pip install python-openstackclient)
   export OS_CLIENT_CONFIG_FILE={clouds_file} OS_CLOUD=placewright

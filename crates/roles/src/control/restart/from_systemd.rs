@@ -15,6 +15,19 @@ use super::InheritedSockets;
 /// closes it.
 const CONNECTION_NAME: &str = "kept";
 
+/// The names of all listening sockets that a control process may have, in systemd's store of file descriptors.
+const LISTENER_NAMES: [&str; 9] = [
+    "placement",
+    "scheduler",
+    "compute",
+    "identity",
+    "image",
+    "network",
+    "ui",
+    "control",
+    "health",
+];
+
 /// Takes the sockets that systemd passed to this process (`$LISTEN_FDS`).
 pub(super) fn take_passed_sockets() -> InheritedSockets {
     let mut inherited = InheritedSockets::default();
@@ -54,13 +67,15 @@ pub(super) fn take_passed_sockets() -> InheritedSockets {
 /// Makes systemd keep the listening sockets for the next process. systemd keeps them until the service is
 /// stopped, if the unit has `FileDescriptorStoreMax=`.
 pub(super) fn keep(listeners: &[(&'static str, TcpListener)]) {
-    for (name, listener) in listeners {
-        // systemd may still have a socket of this name with the address of an earlier configuration, on which nobody
-        // would accept connections.
+    // systemd may still have sockets of an earlier configuration: with another address, or of a service that is off. The
+    // kernel goes on taking connections to them, which nobody would accept.
+    for name in LISTENER_NAMES {
         notify(
             &[NotifyState::FdStoreRemove, NotifyState::FdName(name)],
             &[],
         );
+    }
+    for (name, listener) in listeners {
         let states = [NotifyState::FdStore, NotifyState::FdName(name)];
         notify(&states, &[listener.as_fd()]);
     }
