@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use placewright_cell::CellMachine;
 use placewright_conductor::Spec;
@@ -64,6 +64,8 @@ pub(crate) struct KeyLocationArgs {
 struct KeyLocation {
     source: KeySource,
     store: PathBuf,
+    /// The option with whose address the store is on a server. What is in `store` then is not the service's store.
+    server_option: Option<&'static str>,
     is_cell: bool,
 }
 
@@ -71,6 +73,14 @@ impl KeyLocationArgs {
     fn resolve(self) -> anyhow::Result<KeyLocation> {
         let flags = Flags::with_config(self.config);
         let options = Config::load(&flags, &Environment::of_process())?.options;
+        let (option, url) = match self.cell {
+            true => ("cell.store_url", &options.cell.store_url),
+            false => ("store.url", &options.store.url),
+        };
+        let is_on_server = url
+            .as_deref()
+            .is_some_and(|url| !url.starts_with("sqlite:"));
+        let server_option = (is_on_server && self.store.is_none()).then_some(option);
         let store = self.store.unwrap_or_else(|| match self.cell {
             true => options.cell.directory(),
             false => options.store.directory(),
@@ -85,6 +95,7 @@ impl KeyLocationArgs {
         Ok(KeyLocation {
             source: key_source,
             store,
+            server_option,
             is_cell: self.cell,
         })
     }
@@ -103,6 +114,13 @@ impl KeyLocation {
     /// How many sets of secrets in the store are sealed with each key. Sets in an unknown format, whose key is not
     /// known, are counted under `None`. Empty if there is no store.
     fn counts(&self) -> anyhow::Result<BTreeMap<Option<KeyId>, u64>> {
+        if let Some(option) = self.server_option {
+            bail!(
+                "the store is on a server ({option}), whose secrets this command cannot count: the metric \
+                 placewright_{}secrets_held_older_key says how many are under older keys",
+                if self.is_cell { "cell_" } else { "" }
+            );
+        }
         let mut counts = BTreeMap::new();
         if !self.store.exists() {
             return Ok(counts);
@@ -181,11 +199,19 @@ impl SecretsCommand {
 /// The table of keys that `show` prints.
 fn key_table(location: &KeyLocation) -> anyhow::Result<String> {
     let keyring = location.source.read()?;
-    let mut counts = location.counts()?;
+    // The ids are needed to remove a key, also where the secrets under it cannot be counted.
+    let is_counted = location.server_option.is_none();
+    let mut counts = match is_counted {
+        true => location.counts()?,
+        false => BTreeMap::new(),
+    };
     let mut text = String::from("key           state      sets of secrets in the store\n");
     let older = keyring.older().map(|id| (id, "older"));
     for (id, state) in std::iter::once((keyring.current().id(), "current")).chain(older) {
-        let count = counts.remove(&Some(id)).unwrap_or(0);
+        let count = match is_counted {
+            true => counts.remove(&Some(id)).unwrap_or(0).to_string(),
+            false => "?".to_owned(),
+        };
         text += &format!("{id}  {state:<9}  {count}\n");
     }
     for (id, count) in counts {
@@ -202,12 +228,16 @@ fn remove(location: &KeyLocation, key: &str, even_if_used: bool) -> anyhow::Resu
     let Some((id, remaining)) = found else {
         bail!("{key} is none of the older keys in {}", file.display());
     };
-    let count = location.counts()?.get(&Some(id)).copied().unwrap_or(0);
-    if count > 0 && !even_if_used {
-        bail!(
-            "the store has {count} sets of secrets under {id}; a running service seals them again \
-             within a minute (--even-if-used removes the key all the same)"
-        );
+    if !even_if_used {
+        let counts = location.counts();
+        let counts = counts.context("--even-if-used removes the key all the same")?;
+        let count = counts.get(&Some(id)).copied().unwrap_or(0);
+        if count > 0 {
+            bail!(
+                "the store has {count} sets of secrets under {id}; a running service seals them again \
+                 within a minute (--even-if-used removes the key all the same)"
+            );
+        }
     }
     replace_key_file(file, &remaining)?;
     print(&format!("{}: {id} is gone\n", file.display()))
