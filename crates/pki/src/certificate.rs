@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use placewright_identity::Identity;
 use rustls::pki_types::CertificateDer;
 use x509_parser::extensions::GeneralName;
+use x509_parser::oid_registry::OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER;
 use x509_parser::parse_x509_certificate;
+use x509_parser::revocation_list::CertificateRevocationList;
 
 use crate::error::PkiError;
 
@@ -83,6 +85,30 @@ pub(crate) fn revoked_serials(list: &[u8]) -> Result<Vec<Vec<u8>>, PkiError> {
     Ok(revoked
         .map(|certificate| certificate.raw_serial().to_vec())
         .collect())
+}
+
+/// Whether a revocation list takes the place of another one: its number or its date is later. The date counts, too,
+/// because an authority that was restored from a backup gives out numbers again. The lists of two authorities cannot be
+/// compared; there the new list is taken.
+pub(crate) fn is_newer_list(new_list: &[u8], old_list: &[u8]) -> Result<bool, PkiError> {
+    let parse = |list| {
+        x509_parser::parse_x509_crl(list)
+            .map(|(_, parsed)| parsed)
+            .map_err(|error| PkiError::Certificate(format!("the revocation list: {error}")))
+    };
+    let (new, old) = (parse(new_list)?, parse(old_list)?);
+    // An authority that was made anew may have the name of the one before it, but has another key.
+    if issuer_of(&new) != issuer_of(&old) {
+        return Ok(true);
+    }
+    Ok(new.crl_number() > old.crl_number() || new.last_update() > old.last_update())
+}
+
+/// The name of the authority that signed a revocation list, and the extension that names its key.
+fn issuer_of<'a>(list: &'a CertificateRevocationList<'_>) -> (&'a [u8], Option<&'a [u8]>) {
+    let mut extensions = list.extensions().iter();
+    let key = extensions.find(|extension| extension.oid == OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER);
+    (list.issuer().as_raw(), key.map(|extension| extension.value))
 }
 
 /// Bytes as hexadecimal digits.

@@ -176,6 +176,27 @@ pub fn write_revocation_list(directory: &Path, list: &[u8]) -> Result<(), PkiErr
     )
 }
 
+/// Writes a revocation list into a folder, unless the one there is of the same authority and at least as new. A present
+/// list that cannot be read as one is replaced. Returns whether the list was written.
+///
+/// # Errors
+///
+/// The bytes are no revocation list, or the folder cannot be read or written.
+pub fn write_newer_revocation_list(directory: &Path, list: &[u8]) -> Result<bool, PkiError> {
+    let new = verify::parse_revocation_list(list)?;
+    crate::certificate::revoked_serials(&new)?;
+    let present = files::read_if_exists(&directory.join(REVOCATION_LIST))?;
+    let present = present.and_then(|content| verify::parse_revocation_list(&content).ok());
+    let is_newer = present.is_none_or(|present| {
+        // The new list was parsed above, so an error is about the present one.
+        crate::certificate::is_newer_list(&new, &present).unwrap_or(true)
+    });
+    if is_newer {
+        write_revocation_list(directory, list)?;
+    }
+    Ok(is_newer)
+}
+
 fn pem(certificate: &CertificateDer<'static>) -> String {
     pem_block("CERTIFICATE", certificate)
 }

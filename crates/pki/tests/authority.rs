@@ -158,6 +158,32 @@ fn a_revoked_certificate_is_refused_once_the_list_is_read() {
     assert!(authority.renew(&other.certificate, &request).is_ok());
 }
 
+#[test]
+fn an_older_revocation_list_does_not_replace_a_newer_one() {
+    let (folder, authority) = authority();
+    let agent = issue_and_load(&authority, &folder.path().join("agent"), &agent("h1"));
+    let cell = folder.path().join("cell");
+    issue_and_load(&authority, &cell, &self::cell());
+    let list_of = |authority: &Authority| std::fs::read(authority.revocation_list_path()).unwrap();
+    let old = list_of(&authority);
+    let serial = agent.current().facts.serial_text();
+    authority.revoke(|entry| entry.serial == serial).unwrap();
+    let new = list_of(&authority);
+    let present = || std::fs::read(cell.join("crl.pem")).unwrap();
+    assert!(holder::write_newer_revocation_list(&cell, &new).unwrap());
+    let written = present();
+    assert!(!holder::write_newer_revocation_list(&cell, &old).unwrap());
+    assert_eq!(present(), written);
+    // A list that cannot be read protects from nothing.
+    std::fs::write(cell.join("crl.pem"), "no list").unwrap();
+    assert!(holder::write_newer_revocation_list(&cell, &old).unwrap());
+    // An authority that was made anew counts from the beginning.
+    assert!(holder::write_newer_revocation_list(&cell, &new).unwrap());
+    let (_other_folder, other) = self::authority();
+    assert!(holder::write_newer_revocation_list(&cell, &list_of(&other)).unwrap());
+    assert_ne!(present(), written);
+}
+
 fn first_certificate(issued: &Issued) -> CertificateFacts {
     CertificateFacts::read(&issued.chain[0]).unwrap()
 }

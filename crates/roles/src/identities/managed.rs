@@ -118,7 +118,8 @@ impl ManagedCredentials {
         }
     }
 
-    /// Fetches the revocation list, and writes it into the folder if it differs from the present one.
+    /// Fetches the revocation list, and writes it into the folder if it is newer than the present one. The server
+    /// may have an older list, because operators copy lists to replicas by hand.
     async fn fetch_list(&self, current: &LoadedCredentials) {
         let Some(revocation_lists) = &self.revocation_lists else {
             return;
@@ -134,7 +135,8 @@ impl ManagedCredentials {
                 return;
             }
         };
-        if let Err(error) = holder::write_revocation_list(self.credentials.directory(), &list) {
+        let directory = self.credentials.directory();
+        if let Err(error) = holder::write_newer_revocation_list(directory, &list) {
             tracing::error!(error = chain(&error), "the revocation list cannot be kept");
         }
     }
