@@ -52,15 +52,32 @@ fn create_single_directory(path: &Path) -> io::Result<()> {
 /// and content. A file that root creates is given to the owner of the directory, because the service runs as that user.
 ///
 /// # Errors
-/// Errors of the file system.
+/// Errors of the file system; a symbolic link is an error, too.
 pub fn open_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true);
+    refuse_links(options.read(true).write(true));
     match options.open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         opened => return opened,
     }
-    create_new(&mut options, path)
+    match create_new(&mut options.clone(), path) {
+        // Another process has created the file meanwhile.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.open(path),
+        created => created,
+    }
+}
+
+/// Makes opening a symbolic link an error. Root runs commands in a directory that belongs to the user of the service,
+/// who must not be able to direct them to a file of somebody else.
+#[cfg(target_os = "linux")]
+pub(crate) fn refuse_links(options: &mut OpenOptions) -> &mut OpenOptions {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn refuse_links(options: &mut OpenOptions) -> &mut OpenOptions {
+    options
 }
 
 /// Creates a file for its owner alone, replacing an existing one.

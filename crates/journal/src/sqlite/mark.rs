@@ -341,7 +341,7 @@ impl Direct {
         // The magic numbers of statfs(2).
         const EXT4: u32 = 0xef53;
         const XFS: u32 = 0x5846_5342;
-        let flags = i32::try_from(OFlags::DIRECT.bits()).ok()?;
+        let flags = i32::try_from((OFlags::DIRECT | OFlags::NOFOLLOW).bits()).ok()?;
         let mut options = fs::OpenOptions::new();
         let file = options.write(true).custom_flags(flags).open(path).ok()?;
         let file_system = u32::try_from(fstatfs(&file).ok()?.f_type).ok()?;

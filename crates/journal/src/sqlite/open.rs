@@ -162,7 +162,8 @@ pub(super) fn lock_store(
 /// the database in this way would be wrong: closing a file releases all locks that the process holds on it.
 fn extend_with_zeros(log: &Path, bytes: u64) -> io::Result<()> {
     static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
-    let mut file = match fs::OpenOptions::new().append(true).open(log) {
+    let mut options = fs::OpenOptions::new();
+    let mut file = match private::refuse_links(options.append(true)).open(log) {
         // Without a log there is nothing to extend.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         opened => opened?,
@@ -198,8 +199,14 @@ pub(super) fn connect(
     }
     // SQLite gives the files that it creates beside this one the same mode.
     private::open_file(&file).map_err(|e| JournalError::from_io(&file, "open", e))?;
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut connection = Connection::open_with_flags(&file, flags).map_err(&sqlite)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    // With this flag SQLite refuses symbolic links anywhere in a path, but the directory may be below one.
+    let directory = store.directory.canonicalize();
+    let directory = directory.map_err(store.io_error("open"))?;
+    let opened = Connection::open_with_flags(directory.join("journal.sqlite"), flags);
+    let mut connection = opened.map_err(&sqlite)?;
     // A store that is refused must stay as it was found: a checkpoint on close would discard the
     // part of its log after the damage, which is all that is left of the missing entries.
     connection

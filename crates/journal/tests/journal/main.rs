@@ -8,5 +8,6 @@ mod conformance;
 mod copy;
 mod large_appends;
 mod mark;
+mod opening;
 mod preallocated_log;
 mod sqlite;
