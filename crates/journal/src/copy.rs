@@ -103,9 +103,11 @@ pub fn copy(
     let first_copied = next;
     let end = source.end().map_err(CopyError::Source)?;
     copy_entries(source, target, &mut next, end, progress)?;
-    let snapshots = copy_snapshots(source, target, end)?;
+    let mut snapshots = copy_snapshots(source, target, end)?;
     let end = source.seal(moved_to).map_err(CopyError::Source)?;
     copy_entries(source, target, &mut next, end, progress)?;
+    // The users of the source may have replaced the snapshots by newer ones in the meantime.
+    snapshots += copy_snapshots(source, target, end)?;
     let verified = verify(target, &mut |_| ()).map_err(CopyError::Target)?;
     if let Some(problem) = verified.problems.into_iter().next() {
         return Err(CopyError::Unsound(problem));

@@ -88,6 +88,27 @@ fn a_copy_has_the_entries_and_snapshots_and_the_source_is_sealed() {
 }
 
 #[test]
+fn snapshots_that_are_replaced_during_a_copy_are_copied_after_the_seal() {
+    let mut source = trimmed_source();
+    let mut service = source.try_clone().unwrap();
+    let mut target = MemoryJournal::new();
+    let copied = copy(&mut source, &mut target, "there", &mut |at| {
+        if at.entry == 30 {
+            append(service.as_mut(), 31, 31);
+            snapshot(service.as_mut(), 31);
+            service.drop_snapshots(1).unwrap();
+        }
+    });
+    let expected = Copied {
+        end: 31,
+        entries: 21,
+        snapshots: 1,
+    };
+    assert_eq!(copied.unwrap(), expected);
+    assert_eq!(state(&mut target, 31), "state 31");
+}
+
+#[test]
 fn an_interrupted_copy_goes_on_where_it_ended() {
     let mut source = trimmed_source();
     let mut target = MemoryJournal::new();
