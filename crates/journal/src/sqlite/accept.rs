@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rusqlite::{Connection, params};
@@ -30,7 +30,7 @@ pub struct AcceptedLoss {
 impl SqliteJournal {
     /// Continues without the missing parts: acknowledged entries that are gone, entries after a damaged or missing one,
     /// a missing or damaged mark. The content of a sound snapshot is kept. Files that are no longer useful are renamed
-    /// with the suffix `.lost`.
+    /// with the suffix `.lost`, or `.lost-2` and so on after an earlier loss.
     ///
     /// # Errors
     /// [`JournalError::NoBase`] when no whole state can be made of the parts that are left, or the store failed; or as
@@ -138,7 +138,7 @@ impl SqliteJournal {
         for snapshot in self.snapshots()? {
             if snapshot.sequence > end {
                 let path = snapshot_file::path(&self.store.directory, snapshot.sequence);
-                quarantine(&self.store, &path)?;
+                quarantine(&self.store, &[path])?;
             }
         }
         Ok(())
@@ -176,18 +176,31 @@ fn restart_after(connection: &Connection, snapshot: u64) -> rusqlite::Result<()>
 }
 
 fn quarantine_database(store: &Store) -> Result<(), JournalError> {
-    for name in ["journal.sqlite-shm", "journal.sqlite-wal", "journal.sqlite"] {
-        let path = store.directory.join(name);
-        if path.exists() {
-            quarantine(store, &path)?;
-        }
+    let names = ["journal.sqlite-shm", "journal.sqlite-wal", "journal.sqlite"];
+    quarantine(store, &names.map(|name| store.directory.join(name)))
+}
+
+/// Renames those of the files that exist with the suffix `.lost`, so that they are not used and not lost. If files of
+/// an earlier loss have this suffix, it is `.lost-2`, and so on: the first one that is free for all of the files.
+fn quarantine(store: &Store, paths: &[PathBuf]) -> Result<(), JournalError> {
+    let is_taken = |suffix: &str| {
+        let mut renamed = paths.iter().map(|path| with_suffix(path, suffix));
+        renamed.any(|path| path.symlink_metadata().is_ok())
+    };
+    let mut suffix = ".lost".to_owned();
+    let mut number = 1_u64;
+    while is_taken(&suffix) {
+        number += 1;
+        suffix = format!(".lost-{number}");
+    }
+    for path in paths.iter().filter(|path| path.exists()) {
+        fs::rename(path, with_suffix(path, &suffix)).map_err(store.io_error("put a file aside"))?;
     }
     Ok(())
 }
 
-/// Renames a file with the suffix `.lost`, so that it is not used and not lost.
-fn quarantine(store: &Store, path: &Path) -> Result<(), JournalError> {
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(".lost");
-    fs::rename(path, name).map_err(store.io_error("put a file aside"))
+    name.push(suffix);
+    name.into()
 }

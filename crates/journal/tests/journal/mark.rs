@@ -341,6 +341,13 @@ fn lost_entries_that_a_snapshot_covers_are_not_lost_for_good() {
     assert!(directory.path().join("journal.sqlite.lost").exists());
     assert!(problems(directory.path()).is_empty());
     append(&mut open(directory.path()).unwrap(), 81);
+
+    // What an earlier loss put aside stays.
+    fs::write(directory.path().join(DATABASE), [8; 8192]).unwrap();
+    SqliteJournal::accept_loss(directory.path()).unwrap();
+    for (name, byte) in [("journal.sqlite.lost", 7), ("journal.sqlite.lost-2", 8)] {
+        assert_eq!(fs::read(directory.path().join(name)).unwrap(), [byte; 8192]);
+    }
 }
 
 #[test]
