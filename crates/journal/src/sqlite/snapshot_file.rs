@@ -44,10 +44,13 @@ pub(super) fn list(directory: &Path) -> io::Result<Vec<SnapshotInfo>> {
         let Some(Ok(sequence)) = digits.map(str::parse) else {
             continue;
         };
-        found.push(SnapshotInfo {
-            sequence,
-            bytes: entry.metadata()?.len(),
-        });
+        let bytes = match entry.metadata() {
+            Ok(metadata) => metadata.len(),
+            // Another process, or another thread, has dropped the snapshot meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        found.push(SnapshotInfo { sequence, bytes });
     }
     found.sort_by_key(|snapshot| std::cmp::Reverse(snapshot.sequence));
     Ok(found)
@@ -95,6 +98,8 @@ pub(super) struct Writer {
     crc: u32,
     /// The size of the chunks so far.
     total_bytes: u64,
+    /// Whether a chunk could not be written. Part of it may be in the file, so the snapshot must not be finished.
+    has_failed: bool,
     is_finished: bool,
 }
 
@@ -110,6 +115,7 @@ impl Writer {
             chunk: Vec::with_capacity(CHUNK_BYTES),
             crc: 0,
             total_bytes: 0,
+            has_failed: false,
             is_finished: false,
         };
         writer.file.write_all(&header(sequence)).map_err(io)?;
@@ -117,9 +123,13 @@ impl Writer {
     }
 
     fn write_chunk(&mut self) -> io::Result<()> {
+        if self.has_failed {
+            return Err(io::Error::other("a part of it could not be written"));
+        }
         if self.chunk.is_empty() {
             return Ok(());
         }
+        self.has_failed = true;
         self.crc = chained_crc(self.crc, &self.chunk);
         self.total_bytes += self.chunk.len() as u64;
         let length = u32::try_from(self.chunk.len()).unwrap_or(u32::MAX);
@@ -127,6 +137,7 @@ impl Writer {
         self.file.write_all(&self.crc.to_le_bytes())?;
         self.file.write_all(&self.chunk)?;
         self.file.sync_data()?;
+        self.has_failed = false;
         self.chunk.clear();
         Ok(())
     }
