@@ -70,6 +70,8 @@ pub struct ChunkWriter<S: ChunkSink> {
     /// The bytes of the next chunk.
     chunk: Vec<u8>,
     written: ChunkTotals,
+    /// Whether a chunk could not be written. Then the snapshot lacks it, and must not be finished.
+    has_failed: bool,
     is_finished: bool,
 }
 
@@ -80,19 +82,29 @@ impl<S: ChunkSink> ChunkWriter<S> {
             sink,
             chunk: Vec::with_capacity(CHUNK_BYTES),
             written: ChunkTotals::default(),
+            has_failed: false,
             is_finished: false,
         }
     }
 
     fn write_chunk(&mut self) -> Result<(), JournalError> {
+        if self.has_failed {
+            return Err(JournalError::Io {
+                path: format!("snapshot {}", self.sink.sequence()).into(),
+                doing: "finish",
+                source: io::Error::other("a part of it could not be written"),
+            });
+        }
         if self.chunk.is_empty() {
             return Ok(());
         }
         let chunk = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_BYTES));
         let mut written = self.written;
         written.add(&chunk);
+        self.has_failed = true;
         self.sink
             .write(self.written.chunks, written.checksum, chunk)?;
+        self.has_failed = false;
         self.written = written;
         Ok(())
     }
@@ -238,4 +250,46 @@ fn into_io(error: JournalError) -> io::Error {
         _ => io::ErrorKind::Other,
     };
     io::Error::new(kind, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes of it fail, as long as `failures` lasts.
+    struct FailingSink {
+        failures: u32,
+    }
+
+    impl ChunkSink for FailingSink {
+        fn sequence(&self) -> u64 {
+            1
+        }
+
+        fn write(&mut self, _: u64, _: u32, _: Vec<u8>) -> Result<(), JournalError> {
+            if self.failures == 0 {
+                return Ok(());
+            }
+            self.failures -= 1;
+            Err(JournalError::NoSpace {
+                path: "full".into(),
+            })
+        }
+
+        fn finish(&mut self, _: ChunkTotals) -> Result<(), JournalError> {
+            Ok(())
+        }
+
+        fn remove(&mut self) {}
+    }
+
+    #[test]
+    fn a_snapshot_that_lacks_a_chunk_cannot_be_finished() {
+        for (failures, is_whole) in [(0, true), (1, false)] {
+            let mut writer = Box::new(ChunkWriter::new(FailingSink { failures }));
+            let written = writer.write_all(&vec![7; CHUNK_BYTES]);
+            assert_eq!(written.is_ok(), is_whole);
+            assert_eq!(writer.finish().is_ok(), is_whole);
+        }
+    }
 }

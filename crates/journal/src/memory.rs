@@ -30,8 +30,6 @@ struct Store {
     /// The number of entries trimmed from the front.
     trimmed: u64,
     entries: VecDeque<Arc<[u8]>>,
-    /// The number of batches that were ever appended, including those that were trimmed.
-    batches: u64,
     /// The ends of the batches, in order.
     batch_ends: VecDeque<BatchEnd>,
     /// The content of each snapshot, by its sequence.
@@ -177,7 +175,6 @@ impl Journal for MemoryJournal {
         let last = before + records.len() as u64;
         let checksum = batch::checksum(previous, next, last, &payload);
         store.entries.extend(records.iter().map(|r| Arc::from(*r)));
-        store.batches += 1;
         store.batch_ends.push_back(BatchEnd {
             last,
             checksum,
@@ -314,9 +311,13 @@ impl Journal for MemoryJournal {
     fn stats(&mut self) -> Result<Stats, JournalError> {
         let store = self.store.lock();
         let record_bytes = store.entries.iter().map(|r| r.len() as u64).sum();
+        let held = store
+            .batch_ends
+            .iter()
+            .filter(|batch| batch.last > store.trimmed);
         Ok(Stats {
             entries: store.entries.len() as u64,
-            batches: store.batches,
+            batches: held.count() as u64,
             record_bytes,
             first_held: store.trimmed + 1,
             end: store.end(),

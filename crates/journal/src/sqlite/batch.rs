@@ -9,7 +9,7 @@
 
 use std::path::Path;
 
-use super::{LogEnd, int, uint};
+use super::{LogEnd, uint};
 use crate::JournalError;
 
 /// The maximum size in bytes of an encoded batch, and of all batches of an append together. SQLite limits a row to 10^9
@@ -152,7 +152,10 @@ impl<'a> Row<'a> {
             return Err("it does not follow the batch before it".into());
         }
         let records = split(self.records).ok_or("its records do not add up")?;
-        if int(self.first) + int(records.len() as u64) - 1 != int(self.last) {
+        // SQLite's numbers are signed, so those of an entry cannot be greater.
+        let next = (self.first.checked_add(records.len() as u64))
+            .filter(|next| i64::try_from(*next).is_ok());
+        if next.and_then(|next| next.checked_sub(1)) != Some(self.last) {
             return Err("its number of records does not match".into());
         }
         Ok((self.first..).zip(records))
@@ -186,4 +189,36 @@ fn split(mut payload: &[u8]) -> Option<Vec<&[u8]>> {
         payload = rest;
     }
     payload.is_empty().then_some(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_whose_numbers_overflow_is_damaged() {
+        let before = LogEnd {
+            last: 0,
+            checksum: 0,
+        };
+        let mut records = Vec::new();
+        encode(&[b"one", b"two"], &mut records).unwrap();
+        for (first, last, is_sound) in [
+            (1, 2, true),
+            (1 << 63, (1 << 63) + 1, false),
+            (u64::MAX - 1, u64::MAX, false),
+            (u64::MAX, 0, false),
+            (u64::MAX, u64::MAX, false),
+        ] {
+            let row = Row {
+                first,
+                last,
+                previous: 0,
+                checksum: checksum(0, first, last, &records).into(),
+                appended_at: None,
+                records: &records,
+            };
+            assert_eq!(row.check(before).is_ok(), is_sound, "{first} to {last}");
+        }
+    }
 }
