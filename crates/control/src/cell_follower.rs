@@ -141,17 +141,16 @@ impl CellFollower {
     async fn process_events(&mut self, mut events: mpsc::Receiver<CellEvent>) -> FollowEnd {
         let down_after = self.control().options().cell_down_after;
         let mut listed = InitialListing::default();
+        let mut is_listed = false;
         let mut batch = Vec::with_capacity(EVENTS_AT_ONCE);
         // When this stream last sent something. `last_event_at` also covers earlier streams.
         let mut heard_at = Instant::now();
         loop {
             let wait = down_after.min(SILENT_AFTER);
             let mut leading = self.leading.clone();
+            let received = events.recv_many(&mut batch, EVENTS_AT_ONCE);
             let received = tokio::select! {
-                received = tokio::time::timeout(
-                    wait,
-                    events.recv_many(&mut batch, EVENTS_AT_ONCE),
-                ) => received,
+                received = tokio::time::timeout(wait, received) => received,
                 () = leading.until_other(self.caught_up) => {
                     self.catch_up().await;
                     continue;
@@ -184,9 +183,13 @@ impl CellFollower {
             if self.leading.is_own() {
                 first_builds::end(self.control(), &self.leading, self.cell, &batch).await;
             }
+            is_listed |= ends_listing;
             if ends_listing {
                 self.set_down(false).await;
                 self.context.resend_messages(self.cell);
+            } else if is_listed && self.leading.is_own() && self.marked_down != Some(false) {
+                // The store has not taken the command yet. A heartbeat comes every second.
+                self.set_down(false).await;
             }
             batch.clear();
             if !is_gapless {
@@ -456,15 +459,15 @@ impl CellFollower {
         };
         match self.control().submit(command).await {
             Ok(Ok(_)) => {
-                if is_down {
-                    tracing::warn!(cell = %self.cell, "the cell is down");
-                } else {
-                    tracing::info!(cell = %self.cell, "the cell is up");
+                match is_down {
+                    true => tracing::warn!(cell = %self.cell, "the cell is down"),
+                    false => tracing::info!(cell = %self.cell, "the cell is up"),
                 }
                 self.marked_down = Some(is_down);
             }
             Ok(Err(refusal)) => {
                 tracing::error!(cell = %self.cell, %refusal, "the cell is not known");
+                self.marked_down = Some(is_down);
             }
             Err(error) => {
                 tracing::warn!(cell = %self.cell, %error, "whether the cell is up is not written");

@@ -100,7 +100,9 @@ fn next_batches<M: Machine>(
             return None;
         }
         let replica = shared.replica.as_ref();
-        if replica.is_some_and(|replica| replica.next_leader.lock().is_some()) {
+        // Not while the second thread decides: what it decides has to be written before another replica leads.
+        let is_handing_over = replica.is_some_and(|replica| replica.next_leader.lock().is_some());
+        if is_handing_over && !queue.is_deciding_ahead {
             return Some(VecDeque::new());
         }
         queue.writer_wakes_at = 1;

@@ -89,13 +89,7 @@ impl<R: Replica> Addresses<R> {
                 Err(error) if may_be_elsewhere(&error) => error,
                 result => return result,
             };
-            // Another call may have moved on to the next replica already.
-            let _ = self.current_index.compare_exchange(
-                index,
-                (index + 1) % count,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            );
+            self.leave(index);
             // A call that timed out has used all the time that its caller has.
             let has_no_time_left = matches!(error, LinkError::TimedOut { .. });
             if has_no_time_left || tried >= count {
@@ -120,6 +114,7 @@ impl<R: Replica> Addresses<R> {
         if let Some(only) = self.only() {
             return call(only).await;
         }
+        let first_index = self.current_index.load(Ordering::Relaxed);
         let last_error = Mutex::new(None);
         let attempts = async {
             loop {
@@ -134,7 +129,7 @@ impl<R: Replica> Addresses<R> {
             Ok(result) => result,
             Err(_) => {
                 // If this replica does not answer at all, the next call begins at another one.
-                self.leave_current();
+                self.leave(first_index);
                 Err((last_error.into_inner()).unwrap_or_else(|| self.timed_out()))
             }
         }
@@ -154,6 +149,7 @@ impl<R: Replica> Addresses<R> {
         if let Some(only) = self.only() {
             return call(only).await;
         }
+        let first_index = self.current_index.load(Ordering::Relaxed);
         let attempts = async {
             loop {
                 if probe(self.current()).await.is_err() {
@@ -167,7 +163,7 @@ impl<R: Replica> Addresses<R> {
         };
         let ended = timeout(self.find_timeout, attempts).await;
         ended.unwrap_or_else(|_| {
-            self.leave_current();
+            self.leave(first_index);
             Err(self.timed_out())
         })
     }
@@ -230,10 +226,12 @@ impl<R: Replica> Addresses<R> {
         }
     }
 
-    /// Lets the next call begin at the replica after the present one.
-    fn leave_current(&self) {
-        let next = (self.current_index.load(Ordering::Relaxed) + 1) % self.replicas.len();
-        self.current_index.store(next, Ordering::Relaxed);
+    /// Lets the next call begin at the replica after the one with this index. Another call may have moved on already.
+    fn leave(&self, index: usize) {
+        let next = (index + 1) % self.replicas.len();
+        let _ =
+            self.current_index
+                .compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     fn timed_out(&self) -> LinkError {

@@ -85,7 +85,16 @@ impl SelectionRequest {
     /// Claims a host for each instance, or for as many as required.
     async fn claim_all(&mut self, mut placing: Placing) -> Result<Placing, DestinationsError> {
         loop {
-            match self.find_hosts(&mut placing).await? {
+            let results = match self.find_hosts(&mut placing).await {
+                Ok(results) => results,
+                Err(refused) => {
+                    // An earlier round may have claimed hosts for some instances.
+                    self.roll_back(&mut placing, false).await;
+                    self.discard_found(&mut placing);
+                    return Err(refused);
+                }
+            };
+            match results {
                 SearchResults::Ready => {}
                 SearchResults::NoHost { index } => {
                     let refused = self.no_host(index, &placing).await;
