@@ -94,11 +94,6 @@ impl ConnectionState {
         self.phase.load(Ordering::Relaxed) == BUSY
     }
 
-    /// Whether a request is being processed, or its response is being sent.
-    pub fn is_served(&self) -> bool {
-        matches!(self.phase.load(Ordering::Relaxed), BUSY | RESPONDED)
-    }
-
     /// Whether no request has arrived yet.
     pub fn is_new(&self) -> bool {
         self.phase.load(Ordering::Relaxed) == NEW
@@ -160,25 +155,14 @@ struct Connections {
 struct PeerConnections {
     /// The connections by their numbers, so the oldest first.
     by_age: BTreeMap<u64, Arc<ConnectionState>>,
+    /// The number of these connections that have to close.
+    closing_count: usize,
 }
 
 impl PeerConnections {
-    /// Makes room for one more connection, by evicting new ones if that is necessary; returns their number. `None` if
-    /// the connections that stay have reached `limit`, which is 0 for no limit.
-    fn make_room(&self, limit: usize) -> Option<usize> {
-        if limit == 0 || self.by_age.len() < limit {
-            return Some(0);
-        }
-        // A request may arrive on each evicted connection before it has closed, so not many may be closing at once.
-        if self.by_age.len() >= limit.saturating_add(EVICTED_MAX) {
-            return None;
-        }
-        // An evicted connection whose request arrived first is served all the same, so it still counts.
-        let stays = |state: &ConnectionState| !state.must_close() || state.is_served();
-        let staying = self.by_age.values().filter(|state| stays(state));
-        let surplus = (staying.count() + 1).saturating_sub(limit);
-        // Only new connections are evicted here: those on which a response was sent are worth more.
-        (self.evictable_count(NEW) >= surplus).then(|| self.evict(NEW, surplus))
+    /// The number of connections that do not have to close.
+    fn remaining(&self) -> usize {
+        self.by_age.len().saturating_sub(self.closing_count)
     }
 
     /// The number of connections in this phase that do not have to close.
@@ -190,13 +174,15 @@ impl PeerConnections {
     }
 
     /// Evicts the oldest connections in this phase, up to `limit` of them; returns their number.
-    fn evict(&self, phase: u8, limit: usize) -> usize {
+    fn evict(&mut self, phase: u8, limit: usize) -> usize {
         let mut evicted = 0;
-        let evictable = (self.by_age.values()).filter(|state| is_evictable(state, phase));
-        for connection_state in evictable.take(limit) {
-            connection_state.request_close();
-            evicted += 1;
+        for connection_state in self.by_age.values() {
+            if evicted < limit && is_evictable(connection_state, phase) {
+                connection_state.request_close();
+                evicted += 1;
+            }
         }
+        self.closing_count += evicted;
         evicted
     }
 }
@@ -250,12 +236,16 @@ impl ConnectionLimiter {
         let peer = Peer::from(remote);
         let mut open_connections = self.open_connections.lock();
         let limit = self.limits.per_peer;
-        if let Some(peer_connections) = open_connections.peers.get(&peer) {
-            let Some(evicted) = peer_connections.make_room(limit) else {
+        if let Some(peer_connections) = open_connections.peers.get_mut(&peer)
+            && limit > 0
+            && peer_connections.remaining() >= limit
+        {
+            // Only new connections are evicted here: those on which a response was sent are worth more.
+            if peer_connections.evict(NEW, 1) == 0 {
                 self.metrics.refused.inc();
                 return Admission::PeerLimitReached;
-            };
-            self.metrics.evicted.inc_by(evicted as u64);
+            }
+            self.metrics.evicted.inc();
         }
         if open_connections.total >= self.limits.connections {
             let evicted = open_connections.evict();
@@ -333,7 +323,7 @@ impl ConnectionLimiter {
 impl Connections {
     /// Evicts new connections of the peer with the most of them, or if no connection is new, one that was
     /// kept alive; returns their number.
-    fn evict(&self) -> usize {
+    fn evict(&mut self) -> usize {
         for phase in [NEW, KEPT_ALIVE] {
             let counts = self
                 .peers
@@ -347,7 +337,7 @@ impl Connections {
             } else {
                 1
             };
-            if let Some(peer_connections) = self.peers.get(&peer) {
+            if let Some(peer_connections) = self.peers.get_mut(&peer) {
                 return peer_connections.evict(phase, limit);
             }
         }
@@ -377,6 +367,9 @@ impl Drop for ConnectionPermit {
         open_connections.total -= 1;
         if let Some(peer_connections) = open_connections.peers.get_mut(&self.peer) {
             peer_connections.by_age.remove(&self.number);
+            if self.connection_state.must_close() {
+                peer_connections.closing_count = peer_connections.closing_count.saturating_sub(1);
+            }
             if peer_connections.by_age.is_empty() {
                 open_connections.peers.remove(&self.peer);
             }
@@ -477,24 +470,5 @@ mod tests {
         drop(first);
         assert_eq!(limiter.connections(), 0);
         assert!(limiter.open_connections.lock().peers.is_empty());
-    }
-
-    #[test]
-    fn requests_that_arrive_on_evicted_connections_do_not_exceed_the_limit_of_a_peer() {
-        let limiter = limiter(1_000, 2);
-        let mut served: Vec<ConnectionPermit> = (0..2).map(|_| admit(&limiter, 1)).collect();
-        served[0].connection_state().set_busy();
-        // Each of these evicts the one before, whose request arrives first.
-        while let Admission::Admitted(permit) = limiter.admit(address(1)) {
-            served[served.len() - 1].connection_state().set_busy();
-            served.push(permit);
-        }
-        assert_eq!(served.len(), 3);
-        // No request arrives until as many connections as possible were opened.
-        served.clear();
-        while let Admission::Admitted(permit) = limiter.admit(address(1)) {
-            served.push(permit);
-        }
-        assert_eq!(served.len(), 2 + EVICTED_MAX);
     }
 }

@@ -179,8 +179,6 @@ impl EndConditions<'_> {
         let is_used = !connection_state.is_new();
         self.server_state.is(ENDING)
             || (self.server_state.is(HANDING_OVER) && !self.can_hand_over && is_used)
-            // It was evicted just before its request arrived.
-            || (connection_state.must_close() && connection_state.is_served())
     }
 
     /// Whether idle connections are handed over to the successor now.
