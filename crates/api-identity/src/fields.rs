@@ -23,7 +23,7 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Starts with an object. Errors name its path within the body; the path of the body itself is empty.
+    /// Begins to parse an object. Errors name its path within the body; the path of the body itself is empty.
     pub(crate) fn new(path: impl Into<Cow<'a, str>>, value: &'a Value) -> ApiResult<Self> {
         let path = path.into();
         match value {
@@ -92,7 +92,7 @@ impl<'a> Fields<'a> {
         self.text_within(key, TEXT_CHARS_MAX)
     }
 
-    /// Takes a name: printable characters, without blanks at its ends; `None` if the field is missing or null.
+    /// Takes a name, which is not empty and printable, without blanks at its ends; `None` if the field is missing or null.
     pub(crate) fn name(&mut self, key: &'a str) -> ApiResult<Option<&'a str>> {
         let Some(name) = self.text_within(key, NAME_CHARS_MAX)? else {
             return Ok(None);
@@ -148,7 +148,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Takes the id of a domain, which has to be that of the only domain.
+    /// Takes the id of a domain, which has to be that of the only domain, unless the field is missing or null.
     pub(crate) fn domain_id(&mut self, key: &'a str) -> ApiResult<()> {
         match self.text(key)? {
             None | Some(DEFAULT_DOMAIN) => Ok(()),
@@ -156,7 +156,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Takes the options of a resource, which have to be empty.
+    /// Takes the options of a resource, which have to be an empty object, null or missing.
     pub(crate) fn no_options(&mut self, key: &'a str) -> ApiResult<()> {
         match self.take(key) {
             None => Ok(()),

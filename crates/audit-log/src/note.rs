@@ -72,7 +72,8 @@ pub fn with_note<F: Future>(note: Option<Arc<Note>>, future: F) -> impl Future<O
     CURRENT.scope(note, future)
 }
 
-/// The note of the request that the present task carries out; none if its request needs no note.
+/// The note of the request that the present task carries out; none if the request needs no note, or if the task runs
+/// outside of [`with_note`].
 #[must_use]
 pub fn current_note() -> Option<Arc<Note>> {
     CURRENT.try_with(Clone::clone).ok().flatten()

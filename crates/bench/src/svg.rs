@@ -165,7 +165,7 @@ pub(crate) fn round_step(largest: f64, parts_max: f64) -> f64 {
         .unwrap_or(largest)
 }
 
-/// Round values from 0 up to the largest, which divide an axis into at most `parts_max` parts.
+/// The multiples of a round step from 0 to at most `largest`. They divide an axis into at most `parts_max` parts.
 pub(crate) fn ticks(largest: f64, parts_max: f64) -> impl Iterator<Item = f64> {
     let step = round_step(largest, parts_max);
     let ticks = (0..).map(move |part| step * f64::from(part));
@@ -173,7 +173,7 @@ pub(crate) fn ticks(largest: f64, parts_max: f64) -> impl Iterator<Item = f64> {
     ticks.take_while(move |tick| *tick <= largest * 1.001)
 }
 
-/// A number with as many digits as an axis needs, and commas between the thousands.
+/// A number with one to three significant digits behind the point, and commas between the thousands.
 pub(crate) fn number(value: f64) -> String {
     let digits = match value.abs() {
         0.0 => 0,

@@ -16,7 +16,7 @@ use crate::scheduler_api::Question;
 /// the instances that are in no place.
 const PLACES_MAX: usize = 20;
 
-/// How many flavors are asked for at a time, the most that the compute API lists by default.
+/// How many flavors are asked for at a time: the largest page that the compute API gives unless it is configured.
 const FLAVORS_OF_PAGE: usize = 1000;
 
 /// Arguments of `placewright fits`.
@@ -50,6 +50,7 @@ pub(crate) struct Fits {
     compute: ComputeAddress,
 
     #[command(flatten)]
+    // The scheduler's address, the caller's credentials, and the format of the output.
     question: Question,
 }
 

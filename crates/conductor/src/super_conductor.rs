@@ -1,11 +1,13 @@
-//! The state machine of control: cells and instances, and how a request finds its cell.
+//! The super conductor: the part of control's state machine beside placement. It has cells and instances, how a request
+//! finds its cell, and the tables of the APIs, such as flavors, images and quotas.
 //!
 //! [`decide`] answers a [`Command`] with changes of this state and of placement's: a claim and the conductor's record
 //! of the claim are decided together, so that neither ever exists without the other. [`State::effects`] derives from
 //! the state the work that has to be done outside of this state machine.
 //!
-//! An instance has a mapping during its whole life. It has a build request until its cell has accepted it, it is
-//! deleted, or no host is found for it; and again after it was taken from a cell that could not build it. A race
+//! An instance has a mapping during its whole life. It has a build request until its cell accepts the
+//! instance, the instance is deleted, or no host is found. An instance that was taken from a cell that could not build it
+//! has a build request again. A race
 //! between a delete and a placement is decided by their order: after the delete there is no build request to place, and
 //! after the placement the delete is a message to the cell.
 

@@ -70,7 +70,7 @@ fn send<M: Machine>(replica: &ReplicaState<M>, number: u64, command: &mut Pendin
     (replica.link).send(&leadership, number, &command.submission.command);
 }
 
-/// Sends the commands that were sent to no leader yet, or that the replica they were sent to did not take.
+/// Sends the commands that no leader has: those that were never sent, and those to which the reply was `NotLeading`.
 pub(crate) fn send_unsent<M: Machine>(replica: &ReplicaState<M>, pending: &mut PendingCommands<M>) {
     if !std::mem::take(&mut pending.has_unsent) {
         return;
@@ -105,8 +105,8 @@ pub(crate) fn take_reply<M: Machine>(
         match reply {
             ForwardReply::Entry(_) => return,
             ForwardReply::NotLeading => {
-                // The replica may lead and not know it yet, because it has not read its own entry. If another replica
-                // leads by now, this one reads that in the journal.
+                // [`send_unsent`] sends the command again after a pause. The replica may lead and not know it yet, because
+                // it has not read its own entry. If a third one leads by now, this one reads that in the journal.
                 command.sent_in_epoch = 0;
                 pending.has_unsent = true;
                 return;
@@ -131,7 +131,7 @@ pub(crate) fn take_reply<M: Machine>(
 }
 
 /// Answers the commands that made no entry at the leader, if they change nothing on this replica's state either. A
-/// command that would change something is sent again. `state` is the state after the last durable entry.
+/// command that would change something is sent again. `state` is the present state.
 pub(crate) fn decide_without_entry<M: Machine>(
     shared: &Shared<M>,
     replica: &ReplicaState<M>,
@@ -252,8 +252,8 @@ fn follow<M: Machine>(shared: &Shared<M>, replica: &ReplicaState<M>, leadership:
     give_back(replica, &mut pending, waiting);
 }
 
-/// Notes that it is not known which replica leads, as at the start of an engine. This replica does not lead then, and
-/// takes over when it has read the journal.
+/// Notes that it is not known which replica leads, as at the start of an engine whose entries name none. This replica
+/// follows until it has read the journal, and takes over if no entry names a leader.
 pub(crate) fn forget_leader<M: Machine>(shared: &Shared<M>, replica: &ReplicaState<M>) {
     let mut pending = replica.pending.lock();
     *replica.next_leader.lock() = None;
@@ -265,8 +265,9 @@ pub(crate) fn forget_leader<M: Machine>(shared: &Shared<M>, replica: &ReplicaSta
     give_back(replica, &mut pending, waiting);
 }
 
-/// Takes the commands that were waiting, or were undone, at a replica that does not lead any more. Its own commands go
-/// to the new leader, if commands are handed over; those of other replicas are returned to them.
+/// Disposes of the commands that were waiting, or were undone, at a replica that does not lead any more. Its own commands
+/// go to the leader, as soon as one is known. Those of other replicas, and all if commands are not handed over, fail with
+/// `NotLeading`.
 pub(crate) fn give_back<M: Machine>(
     replica: &ReplicaState<M>,
     pending: &mut PendingCommands<M>,
@@ -339,9 +340,9 @@ pub(crate) fn close<M: Machine>(replica: &ReplicaState<M>) {
     }
 }
 
-/// Ends the commands that were sent to a leader, without an outcome: this replica has skipped entries of the journal,
-/// and the commands' entries may be among the skipped ones.
-pub(crate) fn forget_sent<M: Machine>(replica: &ReplicaState<M>) {
+/// Fails the commands that were sent to a leader. Their outcome cannot be learnt here: this replica has skipped entries of
+/// the journal, and the commands' entries may be among the skipped ones.
+pub(crate) fn fail_sent<M: Machine>(replica: &ReplicaState<M>) {
     let mut pending = replica.pending.lock();
     let commands = std::mem::take(&mut pending.commands);
     for (number, command) in commands {

@@ -117,10 +117,12 @@ pub(crate) struct Shared<M: Machine> {
     pub(crate) first_held: AtomicU64,
     pub(crate) progress: watch::Sender<Progress>,
     pub(crate) queue: Mutex<Queue<M>>,
+    /// Wakes the writer.
     pub(crate) writer_wake: Condvar,
+    /// Wakes the thread that decides ahead of the writer.
     pub(crate) ahead_wake: Condvar,
     pub(crate) recent: RwLock<RecentEntries>,
-    /// When the last append failed, or the last attempt to follow the journal; `None` once one has succeeded.
+    /// When an append, or an attempt to follow the journal, last failed; `None` if one has succeeded since.
     pub(crate) append_failed: Mutex<Option<Instant>>,
     pub(crate) lost: LostEntries,
     pub(crate) snapshot_schedule: Mutex<SnapshotSchedule>,
@@ -128,7 +130,7 @@ pub(crate) struct Shared<M: Machine> {
     pub(crate) history_requests: mpsc::Sender<HistoryRequest>,
     pub(crate) options: Options,
     pub(crate) observer: Arc<dyn Observer>,
-    /// The part of this engine as a replica; `None` if this engine alone writes the journal.
+    /// What this engine needs as one of several replicas; `None` if this engine alone writes the journal.
     pub(crate) replica: Option<ReplicaState<M>>,
 }
 
@@ -190,6 +192,7 @@ impl<M: Machine> Shared<M> {
             && !queue.is_deciding_ahead
             && waiting_count == self.options.ahead_commands_min
         {
+            // Only the command that reaches the minimum wakes the thread: if more wait, it was woken or looks by itself.
             drop(queue);
             self.ahead_wake.notify_one();
         }

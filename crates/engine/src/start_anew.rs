@@ -38,7 +38,7 @@ pub(crate) fn start_anew<M: Machine>(
     shared.recent.write().clear();
     if let Some(replica) = &shared.replica {
         // The entries of the commands that were sent may be among the entries that this replica has skipped.
-        pending::forget_sent(replica);
+        pending::fail_sent(replica);
         match leader {
             Some(leader) => pending::change_leader(shared, replica, leader),
             // The entry that names the leader is among the skipped ones, so another replica may lead by now.

@@ -13,7 +13,8 @@ use tonic::Status;
 
 use crate::proto::cell::Identity;
 
-/// The only version of the first releases. They do not have the call that returns a range of versions.
+/// The only version of the first releases; no release had version 1. Their cells say it without a range, and their
+/// placement has no call that says it.
 const FIRST_VERSION: u32 = 2;
 
 /// The part of a refusal by which a client recognises that its version is not supported. Releases of
@@ -72,7 +73,7 @@ impl AgreedVersion {
 pub(crate) fn identity(versions: Versions, cell: String) -> Identity {
     Identity {
         cell,
-        // Releases of the first version accept only their own version in this field.
+        // Callers of the first releases look only at this field, and go on only if it is their own version.
         version: versions.oldest,
         oldest: versions.oldest,
         newest: versions.newest,

@@ -30,7 +30,7 @@ pub trait Hosts: Send + Sync + 'static {
         host.to_string()
     }
 
-    /// Is called once when a host begins a session. Returns the soft state that the host then reports.
+    /// The soft state that a host reports after the start of a session. It is called once for each session.
     fn report(&self, _start: &SessionStart) -> Option<NumberedUpdate> {
         None
     }
@@ -92,6 +92,7 @@ async fn serve(mut connection: AgentConnection, ids: &[HostId], hosts: &impl Hos
                 };
                 (host, effect)
             }
+            // These hosts report their state only when a session begins, so no update can be missing.
             Some(ToAgent::SendState { .. }) => continue,
             Some(ToAgent::StartAgain { host, after }) => {
                 let is_session_old = hosts.with_agent(host, |agent| agent.session <= after);

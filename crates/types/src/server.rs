@@ -3,7 +3,7 @@
 //!
 //! Stores and messages have it in the form that `placewright-records` declares. Drivers, and agents
 //! that are connected over a network, get it as JSON: `{"request": …, "min_count": …, "server": …}`, without
-//! `min_count` if it is `None`.
+//! `min_count` if it is `None`; `server` has the fields of [`ServerFields`] and [`OwnFields`].
 
 use std::collections::BTreeMap;
 

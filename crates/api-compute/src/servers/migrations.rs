@@ -75,7 +75,7 @@ impl MigrationRow {
         }
     }
 
-    /// The integer id for old clients.
+    /// The integer that the API shows as the migration's `id`, as Nova does; from 2.59 on the UUID is shown beside it.
     fn legacy_id(&self) -> u32 {
         legacy_id(self.id.0)
     }
@@ -281,8 +281,8 @@ pub(crate) async fn show(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     )
 }
 
-/// The live migration of the path. The caller must be allowed to show live migrations, even if the request is to abort
-/// or to force one: such requests are always refused.
+/// The live migration of the path. The rule for showing live migrations is also the one for requests to abort or to force
+/// one: these are refused to everybody, so their callers learn only what showing tells.
 async fn find_live(request: &RoutedRequest<'_>) -> ApiResult<MigrationRow> {
     let id = request.parameter("migration_id");
     let rows = live_migrations(request, Rule::ServerMigrationsShow).await?;

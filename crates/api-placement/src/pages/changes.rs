@@ -1,4 +1,4 @@
-//! `/placewright/v1/changes?after=N`: every durable change in order, as server-sent events.
+//! `/placewright/v1/changes?after=N`: every durable change of placement in order, as server-sent events.
 //!
 //! One event is one entry of the journal, and its id is the entry's sequence. A client that reconnects
 //! with the last id that it received (`Last-Event-ID`, which browsers send by themselves, or `after`)
@@ -174,6 +174,7 @@ impl ChangeStream {
             else {
                 self.follower.go_back_to(next);
                 drop(entries);
+                // Only waits for a permit. It is acquired when the follower returns the entry again.
                 return self.large_event_permits.acquire().await.is_ok();
             };
             if !self.send_large(&entries, next).await {

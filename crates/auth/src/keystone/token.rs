@@ -14,15 +14,16 @@ pub(crate) struct Token {
     /// The identity of the token's owner.
     pub(crate) identity: Arc<Identity>,
     expires_at: Timestamp,
-    /// Whether the token may be used only for certain requests or by certain clients, which is not checked here.
+    /// Whether the token may be used only for certain requests (access rules) or by certain clients (bind). Such a token
+    /// is never usable here, because these restrictions are not implemented.
     is_restricted: bool,
 }
 
 impl Token {
-    /// Parses the body of a response; `None` if it has no token.
+    /// Parses the body of a response; `None` if it has no valid token object.
     pub(crate) fn parse(body: &[u8]) -> Option<Self> {
         let Body { token } = serde_json::from_slice(body).ok()?;
-        let (project, domain) = (token.project.as_ref(), token.user.domain.as_ref());
+        let (project, user_domain) = (token.project.as_ref(), token.user.domain.as_ref());
         let has_system_scope = token.system.as_ref().is_some_and(|system| system.all);
         let is_restricted = token
             .application_credential
@@ -33,7 +34,7 @@ impl Token {
                 .as_ref()
                 .is_some_and(|bind| bind.kerberos.is_some());
         let identity = Identity::new(IdentityParts {
-            user_domain_id: domain.and_then(|domain| domain.id.clone()),
+            user_domain_id: user_domain.and_then(|domain| domain.id.clone()),
             project_id: project.and_then(|project| project.id.clone()),
             project_domain_id: project.and_then(|p| p.domain.as_ref()?.id.clone()),
             domain_id: token.domain.as_ref().and_then(|domain| domain.id.clone()),
@@ -43,6 +44,7 @@ impl Token {
                 .into_iter()
                 .map(|role| role.name.trim().to_owned())
                 .collect(),
+            // Keystone leaves it out if no project is configured as the one of administrators.
             is_admin_project: token.is_admin_project.unwrap_or(true),
             is_admin: None,
             service: None,
@@ -56,7 +58,8 @@ impl Token {
         })
     }
 
-    /// Whether the token can be used now.
+    /// Whether the token can be used now. With `allow_expired`, also after it expired: Keystone has checked then that it
+    /// did so lately.
     pub(crate) fn is_usable(&self, now: Timestamp, allow_expired: bool) -> bool {
         !self.is_restricted && (allow_expired || now < self.expires_at)
     }
@@ -66,7 +69,7 @@ impl Token {
         Duration::try_from(self.expires_at.duration_since(now)).unwrap_or(Duration::ZERO)
     }
 
-    /// The identity of a user whose request a service forwards.
+    /// The identity of this token's user, whose request is forwarded by the owner of the token `service`.
     pub(crate) fn with_service(&self, service: &Self) -> Identity {
         let service_parts = service.identity.parts();
         Identity::new(IdentityParts {

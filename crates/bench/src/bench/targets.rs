@@ -43,7 +43,7 @@ pub(crate) fn count(number: u64) -> f64 {
     number as f64
 }
 
-/// Prints the figures as text, or the whole report as JSON if there is one.
+/// Prints `json`, the whole report, if it is given, and otherwise the figures as text.
 pub(crate) fn print_report(
     figures: &[TargetedFigure],
     json: Option<&impl Serialize>,

@@ -100,7 +100,7 @@ impl CallError {
     }
 }
 
-/// The decoded body of a successful response.
+/// A successful response. Its body is bytes until it is decoded.
 #[derive(Debug)]
 pub(crate) struct Response<T> {
     pub(crate) body: T,
@@ -160,7 +160,7 @@ impl Api {
         self.decode(service, path, response)
     }
 
-    /// Sends a POST request with a prepared body, and decodes the response.
+    /// Sends a POST request with a body of JSON to the compute API, and decodes the response.
     pub(crate) async fn post<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -173,7 +173,7 @@ impl Api {
         Ok(self.decode(service, path, response)?.body)
     }
 
-    /// Sends a DELETE request; a missing object is not an error.
+    /// Sends a DELETE request to the compute API; a missing object is not an error.
     pub(crate) async fn delete(&self, path: &str) -> Result<(), CallError> {
         let result = self.send_with_retries(Service::Compute, Method::DELETE, path, None);
         match result.await {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// The names of conditions, by their numbers in the stream. Sorted by state, hosts with a higher number come first.
+/// The names of conditions, by their numbers in the stream. `Sort::State` puts hosts with a higher number first.
 pub(super) const CONDITIONS: [&str; 5] = ["up", "disabled", "down", "forced down", "unreported"];
 
 /// A resource class of a host, as its shape has it: the name, the capacity with overcommit, the physical total, and how
@@ -13,8 +13,9 @@ pub(super) const CONDITIONS: [&str; 5] = ["up", "disabled", "down", "forced down
 pub(super) type ShapeClass = (String, i64, i64, i64);
 
 /// The data of one event of the stream. Values of further kinds, such as traits, are not read. The lists of cells,
-/// zones and shapes have new values only. Each value has a number of its kind, by which the rows of hosts name it;
-/// `…_from` is the number of the first one. A server of an earlier release does not send it, and continues its numbers.
+/// zones and shapes have new values only. The values of each kind are numbered from 0, and the rows of hosts name them by
+/// these numbers; `…_from` is the number of the first value in the list. A server of an earlier release does not send
+/// `…_from`: there the first value has the number after the last known one.
 /// After a broken stream, some of the values come again.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -53,9 +54,11 @@ struct HostRow(
 #[derive(Debug, Default)]
 pub(super) struct Host {
     pub(super) name: String,
-    /// The number of its cell, of its zone and of its shape.
+    /// The number of its cell.
     cell: usize,
+    /// The number of its zone.
     zone: usize,
+    /// The number of its shape.
     shape: usize,
     /// The index in [`CONDITIONS`].
     pub(super) condition: usize,

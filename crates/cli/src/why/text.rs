@@ -28,7 +28,7 @@ impl Answer {
             );
         }
         if self.decisions.decisions.is_empty() && self.decisions.host.is_some() {
-            text += "\nWhy is not known: a release that did not keep it placed the server, or another system did.\n";
+            text += "\nWhy is not known: the server was placed by a release that did not keep the reason, or by another system.\n";
         }
         match &self.actions_missing {
             Some(why) => {
@@ -61,7 +61,7 @@ fn add_decision(text: &mut String, decision: &Decision) {
     let verb = match decision.kind.as_str() {
         "build" => "Built on".to_owned(),
         "move" => "Moved to".to_owned(),
-        // A newer server may send others.
+        // Control of a later release may send other kinds.
         other => format!("{other}:"),
     };
     let host = name_of(&decision.host);
@@ -108,7 +108,7 @@ fn add_search(text: &mut String, search: &DecidedSearch) {
         let excluded = host_count(search.excluded);
         let _ = writeln!(
             text,
-            "Left out: {excluded} (the one to leave, those that the request's other servers fill, or lost before)."
+            "Left out: {excluded} (the one to leave, those that the request's other servers fill, and those that earlier searches lost)."
         );
     }
     if !search.avoided_cells.is_empty() {
@@ -202,7 +202,7 @@ fn add_actions(text: &mut String, actions: &[Action]) {
     }
 }
 
-/// The parts of a host's score, without those that are 0.
+/// The weighers' shares of a host's score, without those that are 0.
 fn shares(host: &DecidedScore) -> String {
     if host.weights.is_empty() {
         return "compared with no other, or equal to all".to_owned();

@@ -89,8 +89,8 @@ pub fn apply_corrections(scheduler: &mut Scheduler, state: &State, corrections: 
     }
 }
 
-/// Counts an instance with a decided claim on its host, as long as it holds the claim. The scheduler has observed the
-/// state, so the instance counts on no host that it left.
+/// Counts an instance with a decided claim on its host, if it still has its allocations there. The scheduler must have
+/// observed `state`, by which it removed the instance from hosts where its claims were released.
 pub fn count_claimed(
     scheduler: &mut Scheduler,
     state: &State,

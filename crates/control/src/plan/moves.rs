@@ -18,8 +18,8 @@ pub(super) fn waits(control: &ControlState, migration: MigrationId) -> bool {
 }
 
 impl Planner {
-    /// Begins the placement of a move; or returns the plan to carry out instead, if it no longer waits or
-    /// its request cannot be read.
+    /// Begins the placement of a move. Returns the plan to carry out instead if there is nothing to place (the move no
+    /// longer waits, or its instance has no specification or no cell), or if its request cannot be read.
     pub(super) fn begin_move(
         &mut self,
         context: &PlanContext<'_>,
@@ -52,14 +52,14 @@ impl Planner {
             request.force_nodes.clear();
             request.requested_destination = None;
         }
-        let may_stay = match row.kind {
+        let may_use_source = match row.kind {
             MoveKind::Unshelve => true,
             MoveKind::Resize => self.options.resize_to_same_host,
             MoveKind::ColdMigrate | MoveKind::LiveMigrate | MoveKind::Evacuate => false,
         };
         let record = state.migrations().get(&migration);
         let source = record.and_then(|record| record.source);
-        let excluded_host = source.filter(|_| !may_stay);
+        let excluded_host = source.filter(|_| !may_use_source);
         let hosts = context.scheduler.hosts();
         let excluded = excluded_host.and_then(|host| hosts.by_uuid(host.0));
         Ok(Box::new(OngoingPlacement {

@@ -1,10 +1,10 @@
 //! The parts of a backup, as bytes.
 //!
 //! ```text
-//! header    "PWBACKUP" | format u32 | made at i64 | crc32 of the header
+//! header    "PWBACKUP" | format u32 | made at i64 | crc32 of the bytes before
 //! section   kind u8 | length u32 | crc32 of (crc before, kind, length, bytes) | bytes
 //!
-//! 1 base    last u64 | checksum u32 | appended at i64 | snapshot u64 | end u64     once, first
+//! 1 base    last before u64 | its checksum u32 | its time i64 | snapshot u64 | end u64   once, first
 //! 2 file    length of the name u8 | name | content                                 beside the journal
 //! 3 batch   first u64 | last u64 | previous i64 | checksum i64 | appended at i64 | records
 //! 4 piece   bytes of the snapshot's content
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! All numbers are little-endian; a time that is not known is the lowest i64. The checksum of a section covers
-//! that of the section before, so a section that is missing, repeated or moved is noticed.
+//! that of the section before (0 before the first one), so a section that is missing, repeated or moved is noticed.
 
 use std::path::Path;
 
@@ -41,7 +41,8 @@ pub(super) struct Base {
     pub(super) before: LogEnd,
     /// When the batch before the first one was appended, in microseconds since 1970.
     pub(super) appended_at: Option<i64>,
-    /// The snapshot that the entries follow; 0 if there is none, and the entries begin with entry 1.
+    /// The last entry that the snapshot contains; the entries follow it. 0 if there is no snapshot, and the entries begin
+    /// with entry 1.
     pub(super) snapshot: u64,
     /// The last entry in the backup.
     pub(super) end: u64,
@@ -240,7 +241,8 @@ pub(super) fn section_head(
     hasher.update(fields);
     hasher.update(content);
     let crc = hasher.finalize();
-    let mut bytes = [kind; SECTION_HEAD_BYTES];
+    let mut bytes = [0; SECTION_HEAD_BYTES];
+    bytes[0] = kind;
     bytes[1..5].copy_from_slice(&length.to_le_bytes());
     bytes[5..].copy_from_slice(&crc.to_le_bytes());
     (bytes, crc)

@@ -15,7 +15,7 @@ impl SqliteJournal {
     ) -> Result<(), AppendError> {
         let batches = batch::split_append(records)?;
         let mut write_lock = self.store.lock_for_writing()?;
-        let sqlite = self.store.sqlite_error("append");
+        let to_append_error = self.store.sqlite_error("append");
         if let Some(mark) = write_lock.as_mut() {
             // The mark of the previous append has to be durable before this append begins.
             mark.make_durable()
@@ -24,13 +24,13 @@ impl SqliteJournal {
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(&sqlite)?;
-        // After an append that succeeded the mark has the end of the log. The end is taken out of the mark, so
-        // that it is read from the log again if this append fails.
+            .map_err(&to_append_error)?;
+        // After an append that succeeded the mark knows the end of the log. It forgets the end until this append has
+        // succeeded, so that the end is read from the log after an append that failed.
         let known_end = write_lock.as_mut().and_then(HighWaterMark::take_end);
         let log_end = match known_end {
             Some(log_end) => log_end,
-            None => log_end(&transaction).map_err(&sqlite)?,
+            None => log_end(&transaction).map_err(&to_append_error)?,
         };
         if let Some(sealed) = self.store.sealed(log_end.last) {
             return Err(sealed.into());
@@ -55,9 +55,9 @@ impl SqliteJournal {
                 &self.payload,
                 appended_at,
             )
-            .map_err(&sqlite)?;
+            .map_err(&to_append_error)?;
         }
-        transaction.commit().map_err(&sqlite)?;
+        transaction.commit().map_err(&to_append_error)?;
         if let Some(mark) = write_lock.as_mut() {
             mark.set(new_end);
         }

@@ -1,9 +1,9 @@
 //! The rows of a snapshot, each preceded by its length.
 //!
-//! The length allows a later release to add fields to a row. They form a struct with defaults,
-//! which is written after the row with [`RowWriter::write_with`] and read with [`RowReader::read_with`]. An
-//! older release skips them, and a newer one that reads the row of an older release gets the
-//! defaults.
+//! The length allows a later release to add fields to a row. They form a struct with defaults, which is written after the
+//! row with [`RowWriter::write_with`] and read with [`RowReader::read_with`]. An older release skips them, and a newer one
+//! that reads the row of an older release gets the defaults of the whole struct. So a released struct gets no further
+//! fields: those of a still later release form a struct of their own after it.
 
 use std::io::{self, Read, Write};
 
@@ -12,7 +12,8 @@ use serde::de::DeserializeOwned;
 
 use super::SnapshotError;
 
-/// The upper bound of a row. It suffices because a provider's row does not list its consumers.
+/// The most bytes of a row; a greater length is damage. Rows stay below it, because a provider's row does not list its
+/// consumers.
 const ROW_BYTES_MAX: u32 = 64 << 20;
 
 /// Writes rows, each after its length.

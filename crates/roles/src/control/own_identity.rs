@@ -47,12 +47,11 @@ pub(crate) struct OwnIdentity {
 }
 
 impl OwnIdentity {
-    /// Makes the identity API of a running control, which listens on `address`, and makes the other services accept its
-    /// tokens.
+    /// Makes the identity API, which the caller serves on `address`, and makes the other services accept its tokens.
     ///
     /// # Errors
     ///
-    /// The system has no random numbers.
+    /// The limits for checks of passwords are not valid, or the system has no random numbers.
     pub(super) fn start(
         options: &Options,
         gateway: &Arc<Gateway>,
