@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::common::{free_address, placewright};
 use placewright_identity::{AgentNames, HostPattern, Identity, Role};
@@ -14,6 +15,8 @@ use placewright_pki::{Authority, Credentials, Grant, KeyRequest, holder};
 use placewright_rpc::{AgentClient, CellClient, ClientIdentity, ClientOptions, ServerRole, Token};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A cell with an audit log.
 struct Cell {
@@ -45,6 +48,21 @@ impl Cell {
             child,
             address,
             store,
+        }
+    }
+
+    /// Waits for a line with this text in the audit log. A peer can notice that its connection was refused before the
+    /// line is written.
+    fn wait_for_line(&self, text: &str) {
+        let began = Instant::now();
+        while !std::fs::read_to_string(self.store.join("audit.log"))
+            .is_ok_and(|log| log.contains(text))
+        {
+            assert!(
+                began.elapsed() < TEST_TIMEOUT,
+                "there is no line with {text:?}"
+            );
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 
@@ -144,6 +162,7 @@ fn calls_without_the_right_certificate_have_lines() {
         .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
         .unwrap();
     let _ = plain.read(&mut [0; 64]);
+    cell.wait_for_line("only TLS with a certificate is taken here");
 
     let lines = cell.stop();
     let mut refusals = refusals(&lines);
@@ -165,11 +184,6 @@ fn calls_without_the_right_certificate_have_lines() {
             ),
         ],
         "{lines:#?}"
-    );
-    let text = serde_json::to_string(&lines).unwrap();
-    assert!(
-        text.contains("only TLS with a certificate is taken here"),
-        "{text}"
     );
 }
 
