@@ -20,6 +20,7 @@ mod postgresql;
 mod reload;
 mod replicas;
 mod replicas_scheduler;
+mod secrets;
 mod shell;
 mod tls;
 mod top;
