@@ -92,7 +92,8 @@ impl<'a> Fields<'a> {
         self.text_within(key, TEXT_CHARS_MAX)
     }
 
-    /// Takes a name, which is not empty and printable, without blanks at its ends; `None` if the field is missing or null.
+    /// Takes a name, which has to be printable and not empty, without blanks at its ends; `None` if the field is
+    /// missing or null.
     pub(crate) fn name(&mut self, key: &'a str) -> ApiResult<Option<&'a str>> {
         let Some(name) = self.text_within(key, NAME_CHARS_MAX)? else {
             return Ok(None);

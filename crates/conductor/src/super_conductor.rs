@@ -5,11 +5,10 @@
 //! of the claim are decided together, so that neither ever exists without the other. [`State::effects`] derives from
 //! the state the work that has to be done outside of this state machine.
 //!
-//! An instance has a mapping during its whole life. It has a build request until its cell accepts the
-//! instance, the instance is deleted, or no host is found. An instance that was taken from a cell that could not build it
-//! has a build request again. A race
-//! between a delete and a placement is decided by their order: after the delete there is no build request to place, and
-//! after the placement the delete is a message to the cell.
+//! An instance has a mapping during its whole life. It has a build request until its cell accepts the instance, the
+//! instance is deleted, or no host is found. An instance that was taken from a cell that could not build it has a build
+//! request again. A race between a delete and a placement is decided by their order: after the delete there is no build
+//! request to place, and after the placement the delete is a message to the cell.
 
 mod accounts;
 mod command;

@@ -105,8 +105,9 @@ pub(crate) fn take_reply<M: Machine>(
         match reply {
             ForwardReply::Entry(_) => return,
             ForwardReply::NotLeading => {
-                // [`send_unsent`] sends the command again after a pause. The replica may lead and not know it yet, because
-                // it has not read its own entry. If a third one leads by now, this one reads that in the journal.
+                // [`send_unsent`] sends the command again after a pause. The replica may lead and not know it yet,
+                // because it has not read its own entry. If a third one leads by now, this one reads that in the
+                // journal.
                 command.sent_in_epoch = 0;
                 pending.has_unsent = true;
                 return;
@@ -265,9 +266,9 @@ pub(crate) fn forget_leader<M: Machine>(shared: &Shared<M>, replica: &ReplicaSta
     give_back(replica, &mut pending, waiting);
 }
 
-/// Disposes of the commands that were waiting, or were undone, at a replica that does not lead any more. Its own commands
-/// go to the leader, as soon as one is known. Those of other replicas, and all if commands are not handed over, fail with
-/// `NotLeading`.
+/// Disposes of the commands that were waiting, or were undone, at a replica that does not lead any more. Its own
+/// commands go to the leader, as soon as one is known. Those of other replicas, and all if commands are not handed
+/// over, fail with `NotLeading`.
 pub(crate) fn give_back<M: Machine>(
     replica: &ReplicaState<M>,
     pending: &mut PendingCommands<M>,
@@ -340,8 +341,8 @@ pub(crate) fn close<M: Machine>(replica: &ReplicaState<M>) {
     }
 }
 
-/// Fails the commands that were sent to a leader. Their outcome cannot be learnt here: this replica has skipped entries of
-/// the journal, and the commands' entries may be among the skipped ones.
+/// Fails the commands that were sent to a leader. Their outcome cannot be learnt here: this replica has skipped entries
+/// of the journal, and the commands' entries may be among the skipped ones.
 pub(crate) fn fail_sent<M: Machine>(replica: &ReplicaState<M>) {
     let mut pending = replica.pending.lock();
     let commands = std::mem::take(&mut pending.commands);

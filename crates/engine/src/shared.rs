@@ -192,7 +192,8 @@ impl<M: Machine> Shared<M> {
             && !queue.is_deciding_ahead
             && waiting_count == self.options.ahead_commands_min
         {
-            // Only the command that reaches the minimum wakes the thread: if more wait, it was woken or looks by itself.
+            // Only the command that reaches the minimum wakes the thread: if more wait, it was woken or looks by
+            // itself.
             drop(queue);
             self.ahead_wake.notify_one();
         }

@@ -179,9 +179,8 @@ impl Authority {
     ///
     /// # Errors
     ///
-    /// There is no such invitation, it has ended, was used or is void, or the secret is wrong: the error does not say which.
-    /// Or
-    /// the request is not valid, or nothing can be written.
+    /// There is no such invitation, it has ended, was used or is void, or the secret is wrong: the error does not say
+    /// which. Or the request is not valid, or nothing can be written.
     pub fn enrol(&self, id: &[u8], secret: &[u8], request: &[u8]) -> Result<Issued, PkiError> {
         let refused = || {
             PkiError::Refused(
@@ -210,9 +209,9 @@ impl Authority {
             addresses: invitation.addresses,
             life: Duration::from_secs(invitation.life_s),
         };
-        // The folder is locked, so nobody else uses the invitation meanwhile. The new list is written beside the old one
-        // before the certificate is issued, and takes its place before the certificate is handed out. So no invitation
-        // gives two certificates, and nothing is issued if the list cannot be written.
+        // The folder is locked, so nobody else uses the invitation meanwhile. The new list is written beside the old
+        // one before the certificate is issued, and takes its place before the certificate is handed out. So no
+        // invitation gives two certificates, and nothing is issued if the list cannot be written.
         let remaining = stage(self.directory(), &invitations)?;
         let issued = self.certify(&grant, &key, "enrol", &lock)?;
         remaining.commit()?;
@@ -220,8 +219,9 @@ impl Authority {
     }
 
     /// Withdraws the invitations that `selects` accepts. Returns an entry for each, in the form of the register: with
-    /// the names that the certificate would have had and the end of the invitation, and without a serial number.
-    /// The operation is `invite`, and the time is that of the withdrawal. `_locked` proves that the caller has locked the folder.
+    /// the names that the certificate would have had and the end of the invitation, and without a serial number. The
+    /// operation is `invite`, and the time is that of the withdrawal. `_locked` proves that the caller has locked the
+    /// folder.
     pub(crate) fn withdraw(
         &self,
         selects: impl Fn(&RegisterEntry) -> bool,

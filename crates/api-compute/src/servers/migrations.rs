@@ -281,8 +281,8 @@ pub(crate) async fn show(request: &RoutedRequest<'_>) -> ApiResult<Reply> {
     )
 }
 
-/// The live migration of the path. The rule for showing live migrations is also the one for requests to abort or to force
-/// one: these are refused to everybody, so their callers learn only what showing tells.
+/// The live migration of the path. The rule for showing live migrations is also the one for requests to abort or to
+/// force one: these are refused to everybody, so their callers learn only what showing tells.
 async fn find_live(request: &RoutedRequest<'_>) -> ApiResult<MigrationRow> {
     let id = request.parameter("migration_id");
     let rows = live_migrations(request, Rule::ServerMigrationsShow).await?;

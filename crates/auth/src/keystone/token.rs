@@ -14,8 +14,8 @@ pub(crate) struct Token {
     /// The identity of the token's owner.
     pub(crate) identity: Arc<Identity>,
     expires_at: Timestamp,
-    /// Whether the token may be used only for certain requests (access rules) or by certain clients (bind). Such a token
-    /// is never usable here, because these restrictions are not implemented.
+    /// Whether the token may be used only for certain requests (access rules) or by certain clients (bind). Such a
+    /// token is never usable here, because these restrictions are not implemented.
     is_restricted: bool,
 }
 
@@ -58,8 +58,8 @@ impl Token {
         })
     }
 
-    /// Whether the token can be used now. With `allow_expired`, also after it expired: Keystone has checked then that it
-    /// did so lately.
+    /// Whether the token can be used now. With `allow_expired`, also after it expired: Keystone has checked then that
+    /// it did so lately.
     pub(crate) fn is_usable(&self, now: Timestamp, allow_expired: bool) -> bool {
         !self.is_restricted && (allow_expired || now < self.expires_at)
     }

@@ -13,10 +13,10 @@ pub(super) const CONDITIONS: [&str; 5] = ["up", "disabled", "down", "forced down
 pub(super) type ShapeClass = (String, i64, i64, i64);
 
 /// The data of one event of the stream. Values of further kinds, such as traits, are not read. The lists of cells,
-/// zones and shapes have new values only. The values of each kind are numbered from 0, and the rows of hosts name them by
-/// these numbers; `…_from` is the number of the first value in the list. A server of an earlier release does not send
-/// `…_from`: there the first value has the number after the last known one.
-/// After a broken stream, some of the values come again.
+/// zones and shapes have new values only. The values of each kind are numbered from 0, and the rows of hosts name them
+/// by these numbers; `…_from` is the number of the first value in the list. A server of an earlier release does not
+/// send `…_from`: there the first value has the number after the last known one. After a broken stream, some of the
+/// values come again.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Event {

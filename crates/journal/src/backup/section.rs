@@ -41,8 +41,8 @@ pub(super) struct Base {
     pub(super) before: LogEnd,
     /// When the batch before the first one was appended, in microseconds since 1970.
     pub(super) appended_at: Option<i64>,
-    /// The last entry that the snapshot contains; the entries follow it. 0 if there is no snapshot, and the entries begin
-    /// with entry 1.
+    /// The last entry that the snapshot contains; the entries follow it. 0 if there is no snapshot, and the entries
+    /// begin with entry 1.
     pub(super) snapshot: u64,
     /// The last entry in the backup.
     pub(super) end: u64,

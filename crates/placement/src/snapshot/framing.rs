@@ -1,9 +1,9 @@
 //! The rows of a snapshot, each preceded by its length.
 //!
-//! The length allows a later release to add fields to a row. They form a struct with defaults, which is written after the
-//! row with [`RowWriter::write_with`] and read with [`RowReader::read_with`]. An older release skips them, and a newer one
-//! that reads the row of an older release gets the defaults of the whole struct. So a released struct gets no further
-//! fields: those of a still later release form a struct of their own after it.
+//! The length allows a later release to add fields to a row. They form a struct with defaults, which is written after
+//! the row with [`RowWriter::write_with`] and read with [`RowReader::read_with`]. An older release skips them, and a
+//! newer one that reads the row of an older release gets the defaults of the whole struct. So a released struct gets no
+//! further fields: those of a still later release form a struct of their own after it.
 
 use std::io::{self, Read, Write};
 

@@ -4,7 +4,8 @@ use placewright_tasks::Task;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-/// How often a process was told to stop: by SIGTERM, by SIGINT, or because a part of it failed. Clones share the number.
+/// How often a process was told to stop: by SIGTERM, by SIGINT, or because a part of it failed. Clones share the
+/// number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stops(watch::Sender<u32>);
 

@@ -5,8 +5,8 @@
 use std::cmp::Ordering;
 
 /// A version. The order is exact only if one of the two is a final release, as the version of a hypervisor
-/// ([`Self::from_number`]) always is: two pre-releases of the same release (`2.0a1`, `2.0b1`) compare equal, and so do two
-/// post-releases.
+/// ([`Self::from_number`]) always is: two pre-releases of the same release (`2.0a1`, `2.0b1`) compare equal, and so do
+/// two post-releases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
     epoch: u64,
@@ -55,8 +55,8 @@ fn without_separator(text: &str) -> &str {
     text.strip_prefix(['-', '_', '.']).unwrap_or(text)
 }
 
-/// Takes one of some words off a text, with a separator before it, and with the number after it, if there is one, and the
-/// separator between. Returns whether there was such a word.
+/// Takes one of some words off a text, with a separator before it, and with the number after it, if there is one, and
+/// the separator between. Returns whether there was such a word.
 fn take_marker(text: &mut &str, words: &[&str]) -> bool {
     let start = without_separator(text);
     let Some(remaining) = words.iter().find_map(|word| start.strip_prefix(word)) else {

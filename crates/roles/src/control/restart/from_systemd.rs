@@ -67,8 +67,8 @@ pub(super) fn take_passed_sockets() -> InheritedSockets {
 /// Makes systemd keep the listening sockets for the next process. systemd keeps them until the service is
 /// stopped, if the unit has `FileDescriptorStoreMax=`.
 pub(super) fn keep(listeners: &[(&'static str, TcpListener)]) {
-    // systemd may still have sockets of an earlier configuration: with another address, or of a service that is off. The
-    // kernel goes on taking connections to them, which nobody would accept.
+    // systemd may still have sockets of an earlier configuration: with another address, or of a service that is off.
+    // The kernel goes on taking connections to them, which nobody would accept.
     for name in LISTENER_NAMES {
         notify(
             &[NotifyState::FdStoreRemove, NotifyState::FdName(name)],

@@ -11,8 +11,8 @@ pub(super) struct ClassMasks {
     pub(super) eligible: Vec<u64>,
     /// A superset of the feasible hosts.
     pub(super) feasible: Vec<u64>,
-    /// Whether hosts that are not eligible are removed from `eligible`, whenever infeasible hosts of a block are found in
-    /// `feasible`. Their removal is not worth its cost for a one-off request.
+    /// Whether hosts that are not eligible are removed from `eligible`, whenever infeasible hosts of a block are found
+    /// in `feasible`. Their removal is not worth its cost for a one-off request.
     pub(super) removes_ineligible: bool,
 }
 
